@@ -123,6 +123,22 @@ def test_several_inputs_and_outputs_have_names(spark):
     assert sorted(row.step for row in made["broken"].collect()) == ["one over", "shout"]
 
 
+def test_outputs_may_hang_on_different_outputs_of_one_step(spark):
+    def parts(levels):
+        low, rest = levels.split("is low", col.level < 2)
+        counts = low.event_time("timed", "at").key_by("tank").window("counts", Tumbling("30 s"), n=agg.count())
+        return {"few": counts.filter("few", col.n < 2), "late": counts.late, "rest": rest}
+
+    made = on_spark.apply(parts, spark.createDataFrame(readings(0, 60), DDL))
+    assert set(made) == {"few", "late", "rest"}  # a step may be called as its output
+    assert sorted((row.tank, micros(row.start)) for row in made["few"].collect()) == [
+        ("a", MINUTE - 60_000_000), ("a", MINUTE - 30_000_000), ("b", MINUTE - 60_000_000), ("c", MINUTE - 30_000_000),
+    ]  # fmt: skip
+    assert made["late"].columns == ["tank", "level", "at"]
+    assert made["late"].collect() == []  # a table is taken in order of time
+    assert sorted(row.level for row in made["rest"].collect()) == sorted(n % 50 for n in range(60) if n % 50 > 1)
+
+
 @pytest.mark.parametrize(
     ("ddl", "said"),
     [
@@ -150,8 +166,27 @@ def test_wrong_names_and_mixtures_are_told(spark, tmp_path):
         on_spark.apply(means, rows.selectExpr("cast(tank as binary) as bytes"))
     with pytest.raises(FlowError, match="must be a DataFrame of Spark's; got str"):
         on_spark.apply(means, "levels.parquet")
+    with pytest.raises(FlowError, match="must be a DataFrame of Spark's; got DataFrame of pandas; make one of it"):
+        on_spark.apply(means, rows.toPandas())
     with pytest.raises(FlowError, match="must return a stream, or a mapping of several by name; got Schema"):
         on_spark.apply(lambda rows: {"out": rows.schema}, rows)
+
+
+@pytest.mark.parametrize(
+    ("build", "options", "said"),
+    [
+        (lambda a, b: a, {}, "takes 'a', 'b'; got one DataFrame .*as {'a': …, 'b': …}"),
+        (lambda: None, {}, "takes none; got one DataFrame"),
+        (means, {"inputs": None}, "means is given a stream for each input, and takes 'levels'; got none"),
+        (means, {"inputs": {"level": "…"}}, "takes 'levels'; got the inputs 'level'"),
+        (5, {}, "a flow, or a function that makes one of streams, is expected; got int"),
+        (means, {"buckets": 0}, "buckets must be a whole number of at least 1; got 0"),
+        (means, {"buckets": "x"}, "buckets must be a whole number of at least 1; got 'x'"),
+    ],
+)
+def test_what_cannot_be_applied_is_told_in_our_words(build, options, said):
+    with pytest.raises((FlowError, RunError), match=said):
+        on_spark.apply(build, **{"inputs": "levels.parquet", **options})
 
 
 RISING = """

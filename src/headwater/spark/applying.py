@@ -18,7 +18,7 @@ from headwater.spark.broadcast import carried
 from headwater.spark.frames import SQL, Frame, end_of, event_time_of, named, rows_of_frame, with_inputs
 from headwater.spark.heads import Head, cut_behind, heads_of
 from headwater.spark.keyed import SourceStage, with_level
-from headwater.spark.options import Meaning, check_meaning
+from headwater.spark.options import Meaning, check_buckets, check_meaning
 from headwater.spark.outcome import Outcome, observed
 from headwater.spark.relations import PLAIN
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 #: what makes a flow of DataFrames: a flow, or a function that is given a stream for each and returns one or several
 Builder = Callable[..., Stream | Mapping[str, Stream]]
+_REST = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 _UNCHECKED = "spark.sql.streaming.unsupportedOperationCheck"
 
 
@@ -58,18 +59,23 @@ def apply(
     `DataFrame.observe` has it: of a stream in its progress, for each micro-batch; of a batch in an `Observation` given.
     """
     check_meaning(meaning)
+    check_buckets(buckets)
     given = inputs if inputs is not None else {}
-    built = _built(flow, given) if not isinstance(flow, Flow) else with_inputs(flow, given)
-    names = [step.name for step in built.steps.values() if step.is_sink]
-    if not names:
+    if isinstance(flow, Flow):
+        built = with_inputs(flow, given)
+        sinks = {step.name: step.name for step in built.steps.values() if step.is_sink}
+    else:
+        built, sinks = _built(flow, given)
+    if not sinks:
         raise FlowError(f"flow {built.name!r} has no output; end it with .write(name, io.Discard())")
-    if len(names) == 1:
-        return _output(built, names[0], buckets, built.name if observe is None else observe, meaning)
+    if len(sinks) == 1:
+        (sink,) = sinks.values()
+        return _output(built, sink, buckets, built.name if observe is None else observe, meaning)
     if observe is not None and not isinstance(observe, str):
-        raise FlowError(f"flow {built.name!r} has the outputs {listed(names)}; an Observation is for one")
+        raise FlowError(f"flow {built.name!r} has the outputs {listed(sinks)}; an Observation is for one")
     return {
-        name: _output(_leading_to(built, name), name, buckets, f"{observe or built.name}.{name}", meaning)
-        for name in names
+        name: _output(_leading_to(built, sink), sink, buckets, f"{observe or built.name}.{name}", meaning)
+        for name, sink in sinks.items()
     }
 
 
@@ -115,25 +121,43 @@ def _time_column(name: str, read: Stream, said: str | Mapping[str, str] | None) 
     return times[0] if times else None
 
 
-def _built(builder: Builder, given: DataFrame | Mapping[str, DataFrame]) -> Flow:
-    """Let a function make a flow of streams that read DataFrames."""
+def _built(builder: Builder, given: DataFrame | Mapping[str, DataFrame]) -> tuple[Flow, dict[str, str]]:
+    """Let a function make a flow of streams that read DataFrames; return it, and the sink of each output."""
+    if not callable(builder):
+        raise FlowError(f"a flow, or a function that makes one of streams, is expected; got {type(builder).__name__}")
     flow = Flow(getattr(builder, "__name__", "flow").strip("<>"))
+    names = _asked_for(builder, flow.name, given)
     if isinstance(given, Mapping):
         result = builder(**{name: flow.read(name, Frame(rows)) for name, rows in given.items()})
     else:
-        result = builder(flow.read(_first_parameter(builder), Frame(given)))
+        result = builder(flow.read(names[0], Frame(given)))
     outputs = result if isinstance(result, Mapping) else {"out": result}
+    sinks = {}
     for name, stream in outputs.items():
         if not isinstance(stream, Stream):
             raise FlowError(
                 f"{flow.name} must return a stream, or a mapping of several by name; got {type(stream).__name__}"
             )
-        stream.write(name, Discard())
-    return flow
+        sinks[name] = name if name not in flow.steps else f"output {name}"  # a step may be called as what comes of it
+        stream.write(sinks[name], Discard())
+    return flow, sinks
 
 
-def _first_parameter(builder: Builder) -> str:
-    return next(iter(inspect.signature(builder).parameters), "rows")
+def _asked_for(builder: Builder, called: str, given: DataFrame | Mapping[str, DataFrame]) -> list[str]:
+    """Return the names of the streams that a function asks for; raises if it cannot be given just those."""
+    signature = inspect.signature(builder)
+    streams = dict(given) if isinstance(given, Mapping) else {}
+    names = [name for name, parameter in signature.parameters.items() if parameter.kind not in _REST]
+    try:
+        signature.bind(**streams) if isinstance(given, Mapping) else signature.bind(given)
+    except TypeError as error:
+        shown = ", ".join(f"{name!r}: …" for name in names)
+        told = f"the inputs {listed(streams)}" if streams else "none" if isinstance(given, Mapping) else "one DataFrame"
+        raise FlowError(
+            f"{called} is given a stream for each input, and takes {listed(names) or 'none'}; got {told} ({error}); "
+            f"say which DataFrame is which, as {{{shown}}}"
+        ) from None
+    return names or ["rows"]
 
 
 def _leading_to(flow: Flow, sink: str) -> Flow:
@@ -144,7 +168,12 @@ def _leading_to(flow: Flow, sink: str) -> Flow:
             kept |= {given.step for given in step.inputs}
     if DEAD_LETTERS in kept:
         return flow
-    return Flow.of_steps(flow.name, (step for step in flow.steps.values() if step.name in kept))
+    part = Flow.of_steps(flow.name, (step for step in flow.steps.values() if step.name in kept))
+    for step in list(part.steps.values()):
+        first = next(iter(step.outputs), None)  # which has to be read by somebody, though the sink be on another one
+        if first is not None and not part.readers_of(step.name, first):
+            Stream(part, step.name, first).write(f"{step.name}.{first} for nobody", Discard())
+    return part
 
 
 def _output(flow: Flow, name: str, buckets: int | None, observe: str | Observation, meaning: Meaning) -> DataFrame:

@@ -110,7 +110,10 @@ def check_columns(rows: DataFrame, schema: Schema, what: str) -> None:
 
 def _check_frame(rows: object, what: str) -> None:
     if not hasattr(rows, "isStreaming"):
-        raise FlowError(f"{what} must be a DataFrame of Spark's; got {type(rows).__name__}")
+        package = type(rows).__module__.partition(".")[0]
+        got = type(rows).__name__ if package == "builtins" else f"{type(rows).__name__} of {package}"
+        mend = "; make one of it: session.createDataFrame(…)" if package in ("pandas", "pyarrow") else ""
+        raise FlowError(f"{what} must be a DataFrame of Spark's; got {got}{mend}")
 
 
 def _schema_of(rows: DataFrame, what: str) -> Schema:

@@ -24,6 +24,12 @@ def check_meaning(meaning: object) -> None:
         raise RunError(f"there is no meaning {meaning!r}; a flow means what {listed(MEANINGS)} means by it{told}")
 
 
+def check_buckets(buckets: object) -> None:
+    """Raise for a number of buckets that there cannot be."""
+    if buckets is not None and (not isinstance(buckets, int) or buckets < 1):
+        raise RunError(f"buckets must be a whole number of at least 1; got {buckets!r}")
+
+
 @dataclass(frozen=True, slots=True)
 class SparkOptions:
     """How a flow is run on Spark; every field has a default that works."""
@@ -61,5 +67,4 @@ class SparkOptions:
             above_zero(name, getattr(self, name))
         if self.target is not None:
             microseconds_of("target", self.target)
-        if self.buckets is not None and (not isinstance(self.buckets, int) or self.buckets < 1):
-            raise RunError(f"buckets must be a whole number of at least 1; got {self.buckets!r}")
+        check_buckets(self.buckets)
