@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -81,6 +82,39 @@ def test_a_java_that_hangs_does_not_keep_a_user_from_ending_the_run(running):
     assert process.wait(PATIENCE_S) == 1
     assert said.read_text().endswith("error: Spark did not stop within 3 s, and was ended\n")
     assert "Traceback" not in said.read_text()
+
+
+@pytest.mark.parametrize("whom", ["its group", "every process"])
+def test_a_sigterm_to_all_of_a_run_drains_it_and_nothing_is_left(running, whom):
+    process, _, said = running
+    family = family_of(process.pid)
+    assert len(family) > 4, family  # Java, the fork server, a daemon and its worker
+    if whom == "its group":
+        os.killpg(process.pid, signal.SIGTERM)
+    else:  # as systemd does
+        for pid in family:
+            os.kill(pid, signal.SIGTERM)
+    assert process.wait(PATIENCE_S) == 0, said.read_text()
+    assert "error" not in said.read_text()
+    written = [json.loads(line)["n"] for line in said.with_name("out.jsonl").read_text().splitlines()]
+    assert written == list(range(len(written)))
+    assert f"{len(written):,} records" in said.read_text()
+    until = time.monotonic() + PATIENCE_S
+    while left := [pid for pid in family if is_alive(pid)]:
+        assert time.monotonic() < until, left
+        time.sleep(0.05)
+
+
+def family_of(pid):
+    """Return a process and all that came of it; what the fork server has forked is among it."""
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return [pid, *(each for child in children for each in family_of(int(child)))]
+
+
+def is_alive(pid):
+    with suppress(FileNotFoundError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    return False
 
 
 def test_whatever_breaks_while_a_run_is_closed_it_ends_and_gives_back_what_it_holds(spark, tmp_path, monkeypatch):

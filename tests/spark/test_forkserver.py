@@ -113,6 +113,21 @@ def test_what_ends_who_stands_for_a_process_ends_the_process_and_not_what_came_o
         wait_for_end_of(told["process"])
 
 
+def test_a_signal_that_is_not_of_who_asked_for_a_process_does_not_end_it(server):
+    with started(server, "stay") as process:
+        told = told_by(process)
+        for pid in (forkserver._process.pid, told["process"], process.pid):
+            subprocess.run(["kill", "-TERM", str(pid)], check=True)
+        with started(server, "a") as other:
+            assert told_by(other)["is loaded"]  # the server is there
+            assert other.wait(PATIENCE_S) == 0
+        assert process.poll() is None
+        os.kill(told["process"], 0)
+        process.terminate()
+        process.wait(PATIENCE_S)
+        wait_for_end_of(told["process"])
+
+
 def test_where_the_server_is_gone_a_process_starts_by_itself(server):
     forkserver.stop()
     with started(server, "a") as process:

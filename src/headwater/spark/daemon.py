@@ -8,6 +8,8 @@ a query, and gain nothing. Where there is a `forkserver`, it has loaded all that
 from __future__ import annotations
 
 import gc
+import os
+import signal
 import sys
 from contextlib import suppress
 from importlib import import_module
@@ -36,9 +38,33 @@ def load(*modules: str) -> None:
     gc.freeze()
 
 
-if __name__ == "__main__":
-    from pyspark.daemon import manager
+def leave_signals() -> None:
+    """Ignore Ctrl-C and SIGTERM, before Java or another program is run that ends with this run: they are for the run."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
+
+def pass_over_sigterm() -> None:
+    """Do nothing about SIGTERM, by a handler: a program that a step starts would ignore what is ignored here, too."""
+    signal.signal(signal.SIGTERM, lambda *_: None)
+
+
+def _heed_sigterm_below(manager: int) -> None:
+    """Have processes that a step forks, though not workers, end by SIGTERM."""
+
+    def forked() -> None:
+        if os.getppid() != manager:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+    os.register_at_fork(after_in_child=forked)
+
+
+if __name__ == "__main__":
+    from pyspark import daemon
+
+    pass_over_sigterm()
+    _heed_sigterm_below(os.getpid())
+    daemon.SIGTERM = signal.SIGUSR2  # by which it would end itself, and its workers
     if sys.argv[1:] == [_WORKER]:
         load(*TASKS)
-    manager()
+    daemon.manager()

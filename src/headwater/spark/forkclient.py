@@ -4,6 +4,7 @@ It is run by its path, in a bare interpreter: it needs nothing but a few of Pyth
 fiftieth of the time. Where no server answers, it becomes the process itself.
 """
 
+import _thread
 import os
 import signal
 import socket
@@ -16,14 +17,23 @@ LENGTH, NUMBER = struct.Struct("=Q"), struct.Struct("=q")  #: of what is asked f
 
 def main() -> None:
     """Be the process that was asked for, or stand for it: what ends one of them ends the other."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])  # it waits until it can be passed on
     answer = _asked(sys.argv[1:])
     if answer is None:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
         os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
     server, process = answer
-    signal.signal(signal.SIGTERM, lambda *_: os.kill(process, signal.SIGTERM))
+    _thread.start_new_thread(_pass_on, (os.getppid(), process))
     for standard in range(3):
         os.close(standard)  # Java sees their end when the process itself has closed them
     server.recv(1)
+
+
+def _pass_on(java: int, process: int) -> None:
+    """End the process when Java says so; who sends a signal to a whole group of processes means the run, which ends Java."""
+    while signal.sigwaitinfo([signal.SIGTERM]).si_pid != java:
+        pass
+    os.kill(process, signal.SIGHUP)  # a daemon passes over that too, and ends since Java has closed its input
 
 
 def _asked(arguments: list[str]) -> tuple[socket.socket, int] | None:

@@ -53,7 +53,8 @@ def start() -> None:
             stderr=none,
             env={**os.environ, **_environment()},
             pass_fds=[listener.fileno()],
-            process_group=0,  # Ctrl-C is not for it
+            process_group=0,  # signals to our group are not for it
+            preexec_fn=daemon.leave_signals,
         )
     atexit.register(stop)
 
@@ -103,6 +104,8 @@ def serve(listener: socket.socket) -> None:
 def _become(connection: socket.socket) -> None:
     """Be the process that was asked for."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    daemon.pass_over_sigterm()
     head, streams, _, _ = socket.recv_fds(connection, LENGTH.size, 3)
     with connection.makefile("rb") as incoming:
         told = os.fsdecode(incoming.read(*LENGTH.unpack(head))).split("\0")

@@ -19,6 +19,7 @@ from threading import Thread
 from typing import Any
 
 from headwater.errors import RunError
+from headwater.spark.daemon import leave_signals
 from headwater.spark.home import spark_home
 
 #: what nobody needs to know: the module is meant to be used, without a native library MLlib computes in Java, and without an
@@ -86,7 +87,7 @@ class Start:
             stdout=writing,  # ours may have to hold one JSON document and nothing else
             stderr=writing,
             env={**os.environ, "SPARK_CONNECT_MODE": "0", "_PYSPARK_DRIVER_CONN_INFO_PATH": str(self._address)},
-            preexec_fn=_leave_interrupts,
+            preexec_fn=leave_signals,
         )
         os.close(writing)
         atexit.register(self.give_up)
@@ -166,10 +167,6 @@ def java_pid() -> int:
     """Return the number of the Java process, 0 where this process did not start it."""
     process = None if _running is None else _running.gateway.proc
     return 0 if process is None else int(process.pid)
-
-
-def _leave_interrupts() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the run, which ends Java
 
 
 def _pass_on(reading: int, said: deque[str]) -> None:
