@@ -181,13 +181,22 @@ def test_records_that_are_taken_out_of_a_table_are_told(place):
 def test_a_column_that_a_file_does_not_have_is_that_of_its_folder_or_missing(place):
     name = added(place, 0, [1, 2])
     add = {"path": name, "size": 100, "partitionValues": {"day": "7"}, "dataChange": True}
-    committed(place, {"add": add})
+    fields = [{"name": name, "type": "string"} for name in ("n", "day", "new")]
+    changed = {"schemaString": json.dumps({"fields": fields}), "partitionColumns": ["day"]}
+    committed(place, {"metaData": changed}, {"add": add})
     source = io.SparkTable(str(place.path), {"n": int, "day": int, "new": str})
     ranges = source.ranges(RangeRequest(Sizes(1)))
     [(piece, *_)] = [ranges.cut(ranges.start(), ranges.advance(ranges.start()))]
     [batch] = ranges.batches(piece, pytest.fail)
     assert batch["day"].tolist() == [7, 7]
     assert batch["new"].tolist() == [None, None]
+
+
+def test_a_column_that_a_table_does_not_have_is_told(place):
+    added(place, 0, [1, 2])
+    source = io.SparkTable(str(place.path), {"n": int, "nn": int})
+    with pytest.raises(InputError, match="it has no column 'nn'; columns are 'n'; did you mean 'n'"):
+        source.ranges(RangeRequest(Sizes(1))).start()
 
 
 def test_what_is_no_delta_table_is_told(tmp_path):

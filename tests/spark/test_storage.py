@@ -9,7 +9,9 @@ from contextlib import contextmanager
 from typing import Any
 from uuid import uuid4
 
+import pyarrow as pa
 import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 import pytest
 
 from headwater import Batch, Flow, Schema, io
@@ -299,3 +301,41 @@ def test_forms_and_columns_that_cannot_be_are_told_before_spark_starts(monkeypat
         io.SparkTable("a/b", form="iceberg")
     with pytest.raises(FlowError, match="on Spark only"):
         io.SparkTable("a/b", SCHEMA).open(None)
+
+
+@pytest.mark.parametrize(
+    ("schema", "said"),
+    [
+        ({"n": int, "citty": str}, "has no column 'citty'; columns are 'city', 'day', 'later', 'n'; did you mean 'city'"),
+        ({"city": int}, "column 'city' is string there, and cannot be read as int; read it as text"),
+        ({"n": float}, "column 'n' is (int64|bigint) there, and cannot be read as float; read it as int"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("place", ["path", "url"])
+def test_a_column_that_files_do_not_have_or_have_otherwise_is_told(spark, lake, schema, said, place):
+    folder, url = lake
+    path, flow = in_folders(folder), Flow("f")
+    address = str(path) if place == "path" else f"{url}/table"
+    flow.read("r", io.SparkTable(address, schema)).write("out", io.Discard())
+    with pytest.raises(FlowError, match=said):
+        on_spark.run(flow)
+
+
+@pytest.mark.parametrize("place", ["path", "url"])
+def test_columns_of_some_files_and_of_folders_are_read_in_any_case(spark, lake, place):
+    folder, url = lake
+    path, flow, out = in_folders(folder), Flow("f"), io.Collect()
+    address = str(path) if place == "path" else f"{url}/table"
+    schema = {"n": int, "City": str, "later": float, "day": str}
+    flow.read("r", io.SparkTable(address, schema)).write("out", out)
+    on_spark.run(flow)
+    assert sorted(tuple(row.values()) for row in out.records) == [(1, "a", None, "07"), (2, "b", 0.5, "08")]
+
+
+def in_folders(folder):
+    """Write a table by days, to which a column came later."""
+    for day, columns in {"07": {"n": [1], "city": ["a"]}, "08": {"n": [2], "city": ["b"], "later": [0.5]}}.items():
+        path = folder / "table" / f"day={day}"
+        path.mkdir(parents=True)
+        pq.write_table(pa.table(columns), path / "part.parquet")
+    return folder / "table"

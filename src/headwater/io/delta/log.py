@@ -78,6 +78,11 @@ class DeltaTable:
         self.metadata: Action = {}
         self._catch_up(version)
 
+    @property
+    def columns(self) -> dict[str, str]:
+        """Its columns, with their types in JSON."""
+        return dict(_fields(self.metadata["schemaString"]))
+
     def _catch_up(self, up_to: int | None = None) -> None:
         """Read what was committed since the last look."""
         names = self._place.names(FOLDER)

@@ -9,7 +9,7 @@ from urllib.parse import unquote
 
 from headwater.data.batch import Batch
 from headwater.data.schema import Schema
-from headwater.errors import InputError
+from headwater.errors import InputError, listed, suggestion
 from headwater.flow.endpoints import Reject
 from headwater.flow.ranges import Offset, Piece, RangeRequest, Ranges
 from headwater.io.delta import FOLDER
@@ -40,6 +40,7 @@ class DeltaRanges(Ranges):
         if table.version < 0:
             raise InputError(f"cannot read {self._path}: it is no Delta table, which has a folder {FOLDER}")
         self._check(table)
+        self._check_columns(table)
         return {"first": table.version, "version": table.version, "file": 0, "ended": False}
 
     def advance(self, at: Offset) -> Offset:
@@ -118,6 +119,13 @@ class DeltaRanges(Ranges):
 
     def _is_there(self, version: int) -> bool:
         return (self._path / FOLDER / f"{version:020d}.json").exists()
+
+    def _check_columns(self, table: DeltaTable) -> None:
+        found = table.columns
+        for name in self._schema:
+            if name not in found:
+                told = f"columns are {listed(found)}{suggestion(name, found)}"
+                raise InputError(f"cannot read {self._path}: it has no column {name!r}; {told}")
 
     def _check(self, table: DeltaTable) -> None:
         for file in table.files.values():

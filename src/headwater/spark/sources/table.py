@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headwater.data.batch import Batch, stamped
@@ -13,6 +14,7 @@ from headwater.io.arrow import batch_of
 from headwater.io.mqtt import text_column
 from headwater.io.records import JsonDecoder
 from headwater.io.spark_table import SparkTable
+from headwater.io.urls import path_in
 from headwater.operators.operator import DEAD, rejected
 from headwater.spark.envelope import ROW
 from headwater.spark.frames import SQL, named
@@ -22,6 +24,7 @@ from headwater.spark.sources.control import SourceControl
 from headwater.spark.sources.data_source import Prefix, in_arrow
 from headwater.spark.sources.ending import with_end
 from headwater.spark.sources.frame import nothing_waits
+from headwater.spark.sources.table_columns import FORMS, check_columns, columns_by_spark, columns_near
 from headwater.spark.storage import Storage
 from headwater.spark.titles import titled
 
@@ -60,11 +63,26 @@ class TableReading:
         objects = [name for name, kind in source.schema.fields if kind == "any"]
         if objects and source.form in ("parquet", "orc", "csv"):
             raise FlowError(f"{source} has no columns of any type: read {listed(objects)} as text, or as what it is")
+        if self._near is not None:
+            self._check_columns(columns_near(self._near, source))
+
+    @property
+    def _near(self) -> Path | None:
+        """Where its files are, if that is a folder or file of this machine all of which is read."""
+        source = self._source
+        path = path_in(source.address) if source.options.keys() <= {*_MOST} else None
+        return path if source.form in FORMS and path is not None and path.exists() else None
+
+    def _check_columns(self, found: Mapping[str, str]) -> None:
+        if found:  # else there is no file yet
+            check_columns(self._source, found)
 
     def frame(self, spark: SparkSession, sizes: Sizes) -> DataFrame:
         """Return its columns."""
         from pyspark.errors import AnalysisException
 
+        if self._source.form in FORMS and self._near is None:
+            self._check_columns(columns_by_spark(spark, self._source))
         try:
             return self._loaded(_limited(spark.readStream, self._source, sizes))
         except AnalysisException as error:
