@@ -186,6 +186,15 @@ time.sleep(600)
 """
 
 
+@pytest.mark.parametrize("below", ["", "kept"])
+def test_a_file_where_the_folder_is_to_be_is_told(tmp_path, no_spark, below):
+    flow = Flow("f")
+    flow.read("r", write_lines(tmp_path / "in.jsonl", [1])).write("out", io.Discard())
+    (tmp_path / "file").touch()
+    with pytest.raises(RunError, match=f"{tmp_path / 'file'} is a file, and a folder is needed"):
+        on_spark.run(flow, checkpoint=tmp_path / "file" / below)
+
+
 def test_two_runs_cannot_have_one_checkpoint_and_a_killed_one_gives_it_back(tmp_path, no_spark):
     flow = copying(io.Items([{"n": 1}]), io.Discard())
     command = [sys.executable, "-c", HOLDING, str(tmp_path / "kept")]

@@ -99,7 +99,7 @@ class FolderPlace:
         """Return a file."""
         try:
             return (self.folder / name).read_bytes()
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):  # that a file stands where the folder is to be, `lock` tells
             return None
         except OSError as error:
             raise RunError(f"cannot read checkpoint {self.folder / name}: {error}") from None
