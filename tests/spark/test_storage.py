@@ -261,12 +261,12 @@ def test_what_has_no_json_form_is_a_dead_letter(spark, tmp_path):
 def test_the_command_line_takes_urls(lake, tmp_path, typed):
     folder, url = lake
     written_lines(folder / "in.jsonl", range(50))
-    (tmp_path / "copy.py").write_text(
+    (tmp_path / "copying.py").write_text(
         "from headwater import Flow, io\n"
         "flow = Flow('copy')\n"
         "flow.read('r', io.Items([], {'n': int, 'city': str})).write('kept out', io.Discard())\n"
     )
-    words = ["run", "copy.py", "--input", f"{url}/in.jsonl", "--output", f"{url}/out", "--checkpoint", f"{url}/kept"]
+    words = ["run", "copying.py", "--input", f"{url}/in.jsonl", "--output", f"{url}/out", "--checkpoint", f"{url}/kept"]
     code, _, err = typed(*words)
     assert (code, "--checkpoint at a URL is for --on spark" in " ".join(err.split())) == (2, True)
     code, out, err = typed(*words, "--on", "spark", "--json")
