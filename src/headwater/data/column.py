@@ -24,6 +24,7 @@ _PLAIN: dict[str, set[type]] = {
     "text": {str},
     "time": {int},
 }
+_MOST = np.iinfo(np.int64).max
 _EPOCH, _MICROSECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
 
 
@@ -196,20 +197,53 @@ def empty(kind: Type) -> Column:
 def column_of(values: Any, kind: Type, *, name: str = "?") -> Column:
     """Make a column of one type from an array or from Python values, None meaning missing.
 
+    An array goes by the rule for Python values, so that no value becomes another one; truth values may be 0 and 1 too.
+
     >>> column_of([1, None, 3], "int")
     Nullable([1, None, 3])
     """
-    if isinstance(values, Text | Nullable):
-        return values
-    if kind == "any":
+    if isinstance(values, Nullable) and kind != "any":
+        if isinstance(values.values, Text) == (kind == "text") and (cast := _cast(values.values, kind)) is not None:
+            return values if cast is values.values else Nullable(cast, values.valid)
+    elif isinstance(values, Text | Nullable):
+        if kind in ("text", "any"):
+            return values
+    elif kind == "any":
         out = np.empty(len(values), object)
         out[:] = list(values)
         return out
-    if isinstance(values, np.ndarray) and values.dtype.kind not in "OUS":
+    elif isinstance(values, np.ndarray) and values.dtype.kind not in "OUS":
         if kind == "text":
             raise FlowError(f"column {name!r}: expected text, got numbers ({values.dtype})")
-        return values.astype(DTYPES[kind], copy=False)
-    return _column_of_objects(list(values), kind, name)
+        if kind == "time" and values.dtype.kind == "M":
+            return _column_of_moments(values, name)
+        if values.dtype.kind in "mM":  # of which Python makes numbers, if they are of nanoseconds
+            raise FlowError(f"column {name!r}: expected {kind}, got {values.dtype}")
+        if (cast := _cast(values, kind)) is not None:
+            return cast
+    return _column_of_objects(
+        values.tolist() if isinstance(values, Text | Nullable | np.ndarray) else list(values), kind, name
+    )
+
+
+def _cast(values: Array | Text, kind: Type) -> Array | Text | None:
+    """Return values as a column of a type stores them; None where that might change one, and each is to be looked at."""
+    if isinstance(values, Text) or values.dtype == (dtype := DTYPES[kind]):
+        return values
+    if not np.can_cast(values.dtype, dtype, "same_kind") or (kind == "time" and values.dtype.kind == "b"):
+        return None
+    if values.dtype.kind == "u" and dtype.kind == "i" and len(values) and values.max() > _MOST:
+        return None
+    return values.astype(dtype)
+
+
+def _column_of_moments(values: Array, name: str) -> Column:
+    """Make a column of time from NumPy's moments of any unit; NaT is missing."""
+    there, moments = ~np.isnat(values), values.astype("M8[us]")
+    coarse = np.can_cast(values.dtype, moments.dtype, "safe")
+    if coarse and (moments.astype(values.dtype) != values)[there].any():
+        raise FlowError(f"column {name!r}: a moment of {values.dtype} is too far away for microseconds since 1970")
+    return nullable(moments.astype(np.int64), there)
 
 
 def _column_of_objects(values: list[Any], kind: Type, name: str) -> Column:

@@ -85,7 +85,10 @@ class Stream:
         parallel: int = 1,
         on_error: OnError = DEAD_LETTER,
     ) -> Stream:
-        """Apply a function to whole batches; it returns columns (a dict of arrays) or a Batch."""
+        """Apply a function to whole batches; it returns columns (a dict of arrays) or a Batch.
+
+        Columns that it leaves out are those it was given; arrays of another type than `out` says are dead letters.
+        """
         return self._then(name, Map(_callable(name, function), "batch"), self._out(out), parallel, on_error)
 
     def map(

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
 from headwater.data.batch import CREATED, Batch
 from headwater.data.column import Column, checked_value, column_of
 from headwater.data.schema import Schema
-from headwater.errors import FlowError
+from headwater.errors import FlowError, listed, suggestion
 from headwater.flow.steps import Filter, Map, Select, Split
 from headwater.operators.expression import compiled, compiled_mask
 from headwater.operators.operator import Operator, Output
@@ -73,7 +73,12 @@ class MapBatchesOperator(Operator):
 
     def process(self, batch: Batch, port: int) -> Output:
         """Return what the function made of the batch, checked against the declared columns."""
-        return fitted(self._function(batch), self._out, batch)
+        result = self._function(batch)
+        if isinstance(result, dict) and not result:
+            raise FlowError(
+                f"the function returned no columns; expected {listed(self._out)}, or those of them it changes"
+            )
+        return fitted(result, self._out, batch)
 
 
 class MapRecordsOperator(Operator):
@@ -132,14 +137,16 @@ def _field(record: dict[str, Any], name: str) -> Any:
 def fitted(result: Any, out: Schema, batch: Batch, rows: Any = None) -> Batch | None:
     """Make a batch of what a function returned: a Batch, or columns of `out`.
 
-    Columns that it does not return are taken from the batch it was given. `rows` says which of the batch's records the
-    results belong to, when not to all of them.
+    Columns that it does not return are taken from the batch it was given, unless it returns others that nobody declared:
+    then a name is wrong. `rows` says which of the batch's records the results belong to, when not to all of them.
     """
     if result is None:
         return None
     if isinstance(result, Batch):
         if result is batch or len(result.stamps) == result.length:
-            return result if result.columns.keys() == dict(out.fields).keys() else _complain(result.columns, out)
+            if result.columns.keys() != dict(out.fields).keys():
+                _complain(result.columns, out)
+            return result.of_columns({name: column_of(result[name], kind, name=name) for name, kind in out.fields})
         result = result.columns
     if not isinstance(result, dict):
         raise FlowError(f"expected columns (a dict of arrays) or a Batch, got {type(result).__name__}")
@@ -148,8 +155,8 @@ def fitted(result: Any, out: Schema, batch: Batch, rows: Any = None) -> Batch | 
     for name, kind in out.fields:
         if name in result:
             columns[name] = column_of(result[name], kind, name=name)
-        elif name in given:
-            columns[name] = given[name] if rows is None else given[name][rows]
+        elif name in given and result.keys() <= out.keys():
+            columns[name] = column_of(given[name] if rows is None else given[name][rows], kind, name=name)
         else:
             _complain(result, out)
     lengths = {len(column) for column in columns.values()}
@@ -169,5 +176,9 @@ def _stamps(batch: Batch, length: int, rows: Any) -> Any:
     return np.tile(oldest, (length, 1))
 
 
-def _complain(columns: Any, out: Schema) -> Any:
-    raise FlowError(f"expected columns {list(out)}, got {list(columns)}; declare what a function returns with out=")
+def _complain(columns: Any, out: Schema) -> NoReturn:
+    lacks = [name for name in out if name not in columns]
+    why = f"the result lacks {listed(lacks)}{suggestion(lacks[0], columns)}; " if lacks else ""
+    raise FlowError(
+        f"{why}expected columns {list(out)}, got {list(columns)}; declare what a function returns with out="
+    )
