@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headwater import Batch, Count, Flow, Schema, Session, Sliding, Tumbling, agg, io
-from headwater.errors import SnapshotError
+from headwater.errors import FlowError, SnapshotError
 from headwater.operators import build
 from headwater.operators.operator import Select
 
@@ -262,6 +262,34 @@ def test_a_custom_aggregate_that_fails_costs_its_own_result_alone():
     assert out.main == [{"key": "a", "total": 3.0}, {"key": "b", "total": None}]
     line = picky.__code__.co_firstlineno + 2
     assert [letter["error"] for letter in out.dead] == [f"ValueError: too high (test_windows.py:{line}, in picky)"]
+
+
+@pytest.mark.parametrize("window", [Count(2), Count(2, every=1)], ids=["tumbling", "sliding"])
+@pytest.mark.parametrize(("kind", "total"), [(float, 3.0), (int, 3), (str, "3"), ("float", 3.0)])
+def test_the_type_of_a_custom_aggregate_may_be_pythons_own(window, kind, total):
+    flow = Flow("w")
+    schema = Schema.of({"key": str, "x": int})
+    stream = flow.read("r", io.Items([], schema)).key_by("key")
+    stream.window("w", window, total=agg.custom(lambda values: type(total)(values.sum()), "x", kind))
+    out = drive(build(flow.steps["w"]), [Batch.of({"key": ["a", "a"], "x": [1, 2]}, schema)])
+    assert (out.main, out.dead) == ([{"key": "a", "total": total}], [])
+    assert type(out.main[0]["total"]) is type(total)
+
+
+@pytest.mark.parametrize(
+    ("kind", "shown"), [("flaot", "'flaot'.*did you mean 'float'"), (list, "'list'"), ([1], r"\[1\]")]
+)
+def test_a_custom_aggregate_of_an_unknown_type_is_refused_while_building(kind, shown):
+    with pytest.raises(FlowError, match=f"the result of max has unknown type {shown}"):
+        agg.custom(max, "x", kind)
+
+
+def test_a_custom_result_of_another_type_names_its_column():
+    flow = Flow("w")
+    schema = Schema.of({"key": str, "x": int})
+    flow.read("r", io.Items([], schema)).key_by("key").window("w", Count(1), share=agg.custom(lambda _: 0.5, "x", int))
+    out = drive(build(flow.steps["w"]), [Batch.of({"key": ["a"], "x": [1]}, schema)])
+    assert "column 'share': expected int, got float 0.5" in out.dead[0]["error"]
 
 
 def test_the_state_of_another_kind_of_step_is_refused():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, get_args
@@ -57,7 +57,9 @@ class Schema(Mapping[str, Type]):
         """Check `fields` and make a schema of them."""
         if isinstance(fields, Schema):
             return fields
-        return cls(tuple((_checked_name(name), _checked_type(name, kind)) for name, kind in fields.items()))
+        return cls(
+            tuple((_checked_name(name), checked_type(f"column {name!r}", kind)) for name, kind in fields.items())
+        )
 
     def __getitem__(self, name: str) -> Type:
         for field, kind in self.fields:
@@ -97,15 +99,14 @@ def _checked_name(name: object) -> str:
 
 def type_name(kind: object) -> Type | None:
     """Return a type by its name or by Python's own type for it; None when there is none."""
-    found = _PYTHON.get(kind) if not isinstance(kind, str) else kind
+    found = kind if isinstance(kind, str) else _PYTHON.get(kind) if isinstance(kind, Hashable) else None
     return found if found in TYPES else None  # type: ignore[return-value]
 
 
-def _checked_type(name: str, kind: object) -> Type:
+def checked_type(what: str, kind: object) -> Type:
+    """Return a type by its name or by Python's own type for it, or say that `what` has none."""
     found = type_name(kind)
     if found is not None:
         return found
     shown = kind if isinstance(kind, str) else getattr(kind, "__name__", kind)
-    raise FlowError(
-        f"column {name!r} has unknown type {shown!r}; types are {listed(TYPES)}{suggestion(str(shown), TYPES)}"
-    )
+    raise FlowError(f"{what} has unknown type {shown!r}; types are {listed(TYPES)}{suggestion(str(shown), TYPES)}")

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from headwater.data.schema import NUMERIC, Schema, Type
+from headwater.data.schema import NUMERIC, Schema, Type, checked_type
 from headwater.errors import FlowError
 from headwater.flow.expr import Column, Expr
 from headwater.flow.names import name_of
@@ -90,6 +90,10 @@ def last(of: Of) -> Aggregate:
     return Aggregate("last", _expression(of))
 
 
-def custom(function: Callable[[Any], Any], of: Of, out: Type | None = None) -> Aggregate:
-    """Apply a Python function to the array of a window's values, in order of arrival; keeps all of them till then."""
-    return Aggregate("custom", _expression(of), function, out)
+def custom(function: Callable[[Any], Any], of: Of, out: Type | type | None = None) -> Aggregate:
+    """Apply a Python function to the array of a window's values, in order of arrival; keeps all of them till then.
+
+    `out` is the type of what it returns, by its name or as `int`, `float`, `bool`, `str` or `datetime`, else that of `of`.
+    """
+    kind = None if out is None else checked_type(f"the result of {name_of(function)}", out)
+    return Aggregate("custom", _expression(of), function, kind)

@@ -283,7 +283,7 @@ class _Accumulator:
         try:
             if not values:
                 return 0 if self.function == "distinct" else None
-            return checked_value(self.custom(np.array(values)), self.out, self.function)
+            return checked_value(self.custom(np.array(values)), self.out, self.name)
         except Exception as error:
             self.broken.append((row, error_text(error)))
             return None
@@ -301,7 +301,9 @@ class _Accumulator:
         there = seen > 0
         n = np.maximum(seen, 1)
         if self.custom is not None:
-            return column_of([self._custom_result(i, v) for i, v in enumerate(a["value"][slots])], self.out)
+            return column_of(
+                [self._custom_result(i, v) for i, v in enumerate(a["value"][slots])], self.out, name=self.name
+            )
         if self.function == "mean":
             values = a["total"][slots] / n
         elif self.function == "std":

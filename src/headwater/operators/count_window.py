@@ -146,7 +146,7 @@ class SlidingCountOperator(Operator):
             if valid is not None or not self._valid[i].all():
                 mask = np.ones(batch.length, np.bool_) if valid is None else valid
                 there = _windows(slots, mask, self._valid[i], rows, seen)
-            columns[name] = _reduced(aggregate, window, there, aggregate.type_in(self._given))
+            columns[name] = _reduced(name, aggregate, window, there, aggregate.type_in(self._given))
             bad = _beyond(window, there) if aggregate.function == "sum" and window.dtype == np.int64 else None
             if bad is not None:
                 columns[name] = _without(columns[name], bad)
@@ -201,17 +201,17 @@ class SlidingCountOperator(Operator):
         self._keys.keep(rest)
 
 
-def _reduced(aggregate: Any, window: Array, there: Array | None, out: Any) -> Column:
+def _reduced(name: str, aggregate: Any, window: Array, there: Array | None, out: Any) -> Column:
     """Aggregate each row of a matrix of windows, oldest value first."""
     function = aggregate.function
     if function == "count":
         return np.full(len(window), window.shape[1], np.int64)
     if there is not None and not there.all():
         # rare: some values are missing, so windows have different lengths
-        return _ragged(aggregate, window, there, out)
+        return _ragged(name, aggregate, window, there, out)
     if function in ("custom", "distinct"):
         custom = different if function == "distinct" else aggregate.custom
-        return column_of([custom(row) for row in window], out)
+        return column_of([custom(row) for row in window], out, name=name)
     if function in ("first", "last"):
         values = window[:, 0 if function == "first" else -1]
         return column_of(list(values), out) if window.dtype == object else values
@@ -235,12 +235,12 @@ def _without(column: Column, bad: Array) -> Column:
     return Nullable(values, ~bad if valid is None else valid & ~bad)
 
 
-def _ragged(aggregate: Any, window: Array, there: Array, out: Any) -> Column:
+def _ragged(name: str, aggregate: Any, window: Array, there: Array, out: Any) -> Column:
     results: list[Any] = []
     for values, mask in zip(window, there, strict=True):
         kept = values[mask]
         nothing = [0 if aggregate.function == "distinct" else None]
-        made = parts(_reduced(aggregate, kept[None, :], None, out))[0].tolist() if len(kept) else nothing
+        made = parts(_reduced(name, aggregate, kept[None, :], None, out))[0].tolist() if len(kept) else nothing
         results.append(made[0])
     return column_of(results, out)
 
