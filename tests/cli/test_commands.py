@@ -305,6 +305,22 @@ def test_an_option_that_cannot_be_meant_is_refused(typed, tmp_path, arguments, s
     assert sorted(path.name for path in tmp_path.iterdir() if path.suffix != "") == ["own.py"]
 
 
+def test_a_port_that_is_refused_leaves_what_is_there_as_it_is(typed, tmp_path):
+    (tmp_path / "own.py").write_text(
+        "from headwater import Flow, io\nflow = Flow('own')\n"
+        "flow.read('r', io.Items([{'x': 1}])).write('w', io.JsonLines('kept.jsonl'))\n"
+    )
+    kept = tmp_path / "kept.jsonl"
+    kept.write_text('{"x": 7}\n')
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        for port in (99999, taken.getsockname()[1]):
+            code, _, heard = typed("run", "own.py", "--prometheus", str(port))
+            assert (code, "cannot serve metrics on" in heard) == (2, True), heard
+    assert kept.read_text() == '{"x": 7}\n'
+
+
 def test_a_file_that_is_no_python_is_told(typed, tmp_path):
     (tmp_path / "in.jsonl").write_text("{}\n")
     code, _, heard = typed("run", tmp_path / "in.jsonl")

@@ -173,6 +173,10 @@ def run(
         from headwater.cli.web import check_web, watched
 
         check_web(web_listen)
+    if prometheus is not None:
+        from headwater.web.prometheus import check_port, serve
+
+        check_port(prometheus)
     seconds = microseconds_of("--for", duration) / 1e6 if duration else None
     engines: dict[str, Any] = {
         "policy": policy,
@@ -289,8 +293,6 @@ def run(
             running = start(chosen, on=on, seconds=seconds, checkpoint=kept, **given)
         started(running)
         if prometheus is not None:
-            from headwater.web.prometheus import serve
-
             serve(running, prometheus)
         pages: AbstractContextManager[None] = nullcontext()
         if web:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import socket
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from headwater.errors import RunError
@@ -146,18 +149,37 @@ class RunCollector:
             yield metric
 
 
-def serve(run: FlowRun, port: int, address: str = "127.0.0.1") -> Any:
-    """Serve a run's metrics at http://address:port/metrics; returns the server."""
-    try:
-        from prometheus_client import CollectorRegistry, start_http_server
-    except ImportError:
-        raise RunError("metrics for Prometheus need prometheus-client: pip install 'headwater[prometheus]'") from None
+def check_port(port: int, address: str = "127.0.0.1") -> None:
+    """Refuse, before anything runs, a port at which metrics could not be served.
+
+    The port is let go of: what runs may fork, and is not to take it along.
+    """
+    if find_spec("prometheus_client") is None:
+        raise RunError("metrics for Prometheus need prometheus-client: pip install 'headwater[prometheus]'")
     if not 0 <= port <= 65535:
         raise RunError(f"cannot serve metrics on port {port}: ports go from 1 to 65535")
+    with socket.socket() as tried:
+        tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the server does
+        with _told(port, address):
+            tried.bind((address, port))
+            tried.listen()
+
+
+def serve(run: FlowRun, port: int, address: str = "127.0.0.1") -> Any:
+    """Serve a run's metrics at http://address:port/metrics; returns the server."""
+    check_port(port, address)
+    from prometheus_client import CollectorRegistry, start_http_server
+
     registry = CollectorRegistry()
     registry.register(RunCollector(run))
-    try:
+    with _told(port, address):
         server, _ = start_http_server(port, addr=address, registry=registry)
+    return server
+
+
+@contextmanager
+def _told(port: int, address: str) -> Iterator[None]:
+    try:
+        yield
     except OSError as error:
         raise RunError(f"cannot serve metrics on {address}:{port}: {error.strerror}; is the port taken?") from None
-    return server
