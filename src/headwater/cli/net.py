@@ -12,6 +12,7 @@ from rich.table import Table
 from headwater import net as nets
 from headwater.cli.run import JSON
 from headwater.cli.screen import console, print_json, progress
+from headwater.cli.writable import check_file
 from headwater.errors import NetError, listed, suggestion
 from headwater.net.device import to_table
 
@@ -32,6 +33,7 @@ def make(
     """Draw a net and write it to a file."""
     if kind not in KINDS:
         raise NetError(f"there is no kind of net {kind!r}; kinds are {listed(KINDS)}{suggestion(kind, KINDS)}")
+    check_file("OUTPUT", output)
     with progress("drawing"):
         if kind == "cloud-edge":
             net = nets.cloud_edge(clouds, sites, devices, seed=seed)

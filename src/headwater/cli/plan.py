@@ -15,6 +15,7 @@ from headwater.cli.question import number, of_file, pairs, whole, with_constrain
 from headwater.cli.run import JSON
 from headwater.cli.screen import print_answer, progress
 from headwater.cli.window import PLAN_LISTEN, WebListen, check_window
+from headwater.cli.writable import PICTURES, check_file
 from headwater.errors import PlacementError
 from headwater.net.arrays import Ints
 from headwater.net.edit import with_devices
@@ -115,6 +116,7 @@ def plan(
         raise PlacementError("say what to place and where: FLOW NET, or --problem FILE")
     if output is not None:
         _check_output(output, flows, add)
+    check_file("--picture", picture, PICTURES)
     if problem is not None:
         first = with_constraints(of_file(problem, case, ask.rate, resources), numbers, constraints)
     else:
@@ -180,6 +182,7 @@ def _check_output(output: Path, flows: list[str], add: list[str] | None) -> None
         raise PlacementError("--add asks of a net that is in no file, so that no plan can name it; leave out --output")
     if output.suffix != ".json":
         raise PlacementError(f"--output writes JSON: its file must end in .json; got '{output}'")
+    check_file("--output", output)
 
 
 def with_added(net: Net, texts: list[str]) -> Net:

@@ -14,6 +14,7 @@ from headwater.cli.promise import contract_of
 from headwater.cli.rewire import rewired
 from headwater.cli.run import JSON
 from headwater.cli.screen import console, print_json, progress
+from headwater.cli.writable import check_file
 from headwater.errors import FlowError
 from headwater.flow.contract import Contract
 from headwater.flow.flow import Flow
@@ -57,6 +58,7 @@ def profile(
     Examples: headwater profile flow.py --output profile.json; headwater profile flow.py --contract --rate 20000/s;
     headwater profile --device --output here.toml
     """
+    check_file("--output", output)
     if device:
         if flow is not None:
             raise FlowError(f"--device measures the machine, not a flow; leave {flow!r} out, or leave --device out")

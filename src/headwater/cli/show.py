@@ -11,6 +11,7 @@ from headwater.cli.locate import find_flow
 from headwater.cli.plugins import spark_job
 from headwater.cli.run import FLOW, JSON
 from headwater.cli.screen import console, print_json
+from headwater.cli.writable import check_file
 from headwater.errors import FlowError, listed
 from headwater.flow import Flow, draw
 
@@ -39,6 +40,7 @@ def show(
     """Draw a flow: as a text tree, as Mermaid or as SVG; or describe it as JSON."""
     if form not in _FORMS:
         raise FlowError(f"unknown form {form!r}; forms are {listed(_FORMS)}")
+    check_file("--output", output)
     if on not in (None, "spark"):
         raise FlowError(f"show can say how a flow runs on 'spark'; got {on!r}")
     if meaning is not None and on is None:

@@ -11,6 +11,7 @@ from headwater import net as nets
 from headwater.cli.ask import GIVEN, Ask, with_ask
 from headwater.cli.run import JSON
 from headwater.cli.screen import print_answer, progress
+from headwater.cli.writable import PICTURES, check_file
 from headwater.errors import PlacementError, listed, suggestion
 from headwater.flow.duration import microseconds
 from headwater.place import Budget, Placement, Problem, strategy
@@ -55,6 +56,7 @@ def size(
     measures = _measures(between)
     if picture is not None and measures is None:
         raise PlacementError("--picture draws a front; say between which measures with --front, such as critical,money")
+    check_file("--picture", picture, PICTURES)
     target_s = microseconds(latency) / 1e6 if latency is not None else None
     budget = ask.budget()
     where = nets.read(Path(given[-1]))

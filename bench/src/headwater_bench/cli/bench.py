@@ -10,6 +10,7 @@ import typer
 
 from headwater.cli.run import JSON
 from headwater.cli.screen import print_json, progress
+from headwater.cli.writable import check_folder
 from headwater.engine import RUNNERS
 from headwater.engine.policy import POLICIES
 from headwater.errors import RunError, listed, suggestion
@@ -21,6 +22,7 @@ app = typer.Typer(
 
 
 def _report(name: str, quick: bool, output: Path | None, as_json: bool, **options: Any) -> None:
+    check_folder("--output", output)
     module = importlib.import_module(f"headwater_bench.experiments.{name.replace('-', '_')}")
     chosen = {key: value for key, value in options.items() if value is not None}
     with progress(f"running experiment {name}"):

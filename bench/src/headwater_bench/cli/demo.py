@@ -13,6 +13,7 @@ from rich.table import Table
 
 from headwater.cli.run import JSON
 from headwater.cli.screen import console, err, print_json, steps_table
+from headwater.cli.writable import check_folder
 from headwater.errors import RunError, listed, suggestion
 from headwater.run import Run
 
@@ -38,6 +39,7 @@ def demo(
     """
     if act not in _ACTS:
         raise RunError(f"there is no demonstration {act!r}; known are {listed(_ACTS)}{suggestion(act, _ACTS)}")
+    check_folder("--output", output)
     if act == "sites":
         sites(output or Path("out/sites"), as_json=as_json)
     elif act == "loop":
