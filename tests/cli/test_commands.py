@@ -294,6 +294,19 @@ def test_a_document_among_records_is_refused(headwater, tmp_path, sink):
         (["--checkpoint", ""], "is it a variable that is not set?"),
         (["--prometheus", "99999"], "ports go from 1 to 65535"),
         (["--output", __file__], "--output names a folder"),
+        (["--output", ""], "--output is empty; is it a variable that is not set?"),
+        (["--input", "r="], "--input 'r=' names nothing to read; is it a variable that is not set?"),
+        (["--for", "0s"], "--for is how long the flow reads, above 0; got '0s'"),
+        (["--for", ""], "--for: "),
+        (["--hang", "0s"], "--hang is a time above 0; got '0s'"),
+        (["--when-full", "wait"], "--when-full is one of 'block', 'shed', 'spill'; got 'wait'"),
+        (["--on-hang", "kill"], "--on-hang is one of 'stop', 'warn'; got 'kill'"),
+        (
+            ["--on", "spark", "--backfill", "t", "--checkpoint", "kept", "--until", "yesterday"],
+            "--until is a moment such as",
+        ),
+        (["--web-listen", "127.0.0.1:0"], "--web-listen says where the dashboard is, and means nothing without --web"),
+        (["--realtime"], "--realtime is about a promise, and means nothing without --promise RATE"),
     ],
 )
 def test_an_option_that_cannot_be_meant_is_refused(typed, tmp_path, arguments, said):

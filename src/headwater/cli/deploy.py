@@ -104,7 +104,7 @@ def deploy(
     ] = "60s",
     within: Annotated[str, typer.Option(help="how long to wait for all sites to join, and take their parts")] = "60s",
     web: Web = False,
-    web_listen: WebListen = WEB_LISTEN,
+    web_listen: WebListen = None,
     as_json: JSON = False,
 ) -> None:
     """Run a flow at the sites of a plan: hand each its part, start them, and look after them until the flow ends.
@@ -117,7 +117,7 @@ def deploy(
     """
     if log.getEffectiveLevel() == logging.WARNING:
         log.setLevel(logging.INFO)
-    check_window(web, web_listen)
+    web_at = check_window(web, web_listen, WEB_LISTEN)
     folder = StateFolder(state)
     if every is not None:
         microseconds_of("--every", every)
@@ -142,7 +142,7 @@ def deploy(
         at = folder.settled_address(*at)
     else:
         check_listen(folder, at)
-    with window(web, web_listen, folder, plans=lambda: _plans(what, folder)):
+    with window(web, web_at, folder, plans=lambda: _plans(what, folder)):
         document = asyncio.run(_held(folder, asked, at, within_s))
     if as_json:
         print_json(document)

@@ -14,7 +14,7 @@ from headwater.cli.placement import read_placement
 from headwater.cli.question import number, of_file, pairs, whole, with_constraints
 from headwater.cli.run import JSON
 from headwater.cli.screen import print_answer, progress
-from headwater.cli.window import PLAN_LISTEN, WebListen, check_window
+from headwater.cli.window import PLAN_LISTEN, PlanWebListen, check_window
 from headwater.cli.writable import PICTURES, check_file
 from headwater.errors import PlacementError
 from headwater.net.arrays import Ints
@@ -69,7 +69,7 @@ def plan(
     web: Annotated[
         bool, typer.Option("--web", help="plan in a browser, until stopped: FLOW... NET... are what to choose from")
     ] = False,
-    web_listen: WebListen = PLAN_LISTEN,
+    web_listen: PlanWebListen = None,
     state: Annotated[
         Path | None,
         typer.Option(help="with --web: the state folder of the coordinator that deploys [default: .headwater/deploy]"),
@@ -104,12 +104,12 @@ def plan(
     numbers = {step: whole("--copies", text) for step, text in pairs("--copies", copies).items()}
     solve, budget = strategy(strategy_name), ask.budget(objective, gap)
     _check_questions(add, before, lost, problem)
+    web_at = check_window(web, web_listen, PLAN_LISTEN)
     if web:
         from headwater.cli.planning import plan_in_browser
 
         _check_web_alone(problem=problem, add=add, before=before, output=output, picture=picture, copies=copies)
-        check_window(web, web_listen)
-        plan_in_browser(given or [], ask, constraints, budget, state, web_listen)
+        plan_in_browser(given or [], ask, constraints, budget, state, web_at)
         return
     flows, net = given[:-1] if given else [], Path(given[-1]) if given and len(given) > 1 else None
     if problem is None and (not flows or net is None):

@@ -63,6 +63,10 @@ def source_of(flow: Flow, given: str, option: str) -> tuple[str, str]:
     """Return which source an option is about, and what it says of it: NAME=VALUE, or of a single source the value."""
     sources = [name for name, step in flow.steps.items() if step.is_source]
     name, equals, path = given.partition("=")
+    if not (path if equals else given):
+        raise FlowError(
+            f"{option.partition(' ')[0]} {given!r} names nothing to read; is it a variable that is not set?"
+        )
     if equals and name in sources:
         return name, path
     if len(sources) == 1 and (not equals or "/" in name or Path(given).exists()):  # a path may have such a sign in it

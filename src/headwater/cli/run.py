@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from math import inf
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 import typer
 from rich.console import Console
@@ -20,11 +20,14 @@ from headwater.cli.rewire import rewired, source_of
 from headwater.cli.screen import console, err, live, print_json, print_report, progress, want_json
 from headwater.cli.signals import stopped_by_signals
 from headwater.cli.stdout import carries_records
+from headwater.cli.window import check_window
+from headwater.cli.writable import check_folder
 from headwater.data.jit import answering_at_once
+from headwater.data.timestamps import micros_of_text
 from headwater.engine import RUNNERS, Options, start
 from headwater.engine.lanes import Lanes
 from headwater.engine.memory import keep_freed, share_arenas
-from headwater.engine.options import HANG, LINGER
+from headwater.engine.options import HANG, LINGER, OnHang, WhenFull
 from headwater.engine.policy import DEFAULT, POLICIES
 from headwater.engine.scheduler import Take
 from headwater.errors import RunError, listed, suggestion
@@ -154,8 +157,11 @@ def run(
         bool, typer.Option("--web", help="show the run in a browser; the link that it prints lets whoever has it look")
     ] = False,
     web_listen: Annotated[
-        str, typer.Option(help="address and port of the dashboard; port 0 takes any that is free")
-    ] = "127.0.0.1:0",
+        str | None,
+        typer.Option(
+            help="with --web: address and port of the dashboard [default: any port of 127.0.0.1 that is free]"
+        ),
+    ] = None,
     as_json: JSON = False,
 ) -> None:
     """Run a flow to its end; Ctrl-C stops reading and drains, a second one stops at once, a third does not wait for it."""
@@ -167,17 +173,25 @@ def run(
             raise RunError(f"--{option} is a whole number above 0; got {count}")
     durations = (("linger", linger), ("hang", hang), ("every", every), ("within", within), ("target", target))
     for option, text in durations:
-        if text is not None and text != LINGER:
-            microseconds_of(f"--{option}", text)
-    if web:
-        from headwater.cli.web import check_web, watched
-
-        check_web(web_listen)
+        if (
+            text is not None
+            and text != LINGER
+            and not microseconds_of(f"--{option}", text)
+            and option not in ("linger", "within")
+        ):
+            raise RunError(f"--{option} is a time above 0; got {text!r}")
+    seconds = microseconds_of("--for", duration) / 1e6 if duration is not None else None
+    if seconds == 0:
+        raise RunError(f"--for is how long the flow reads, above 0; got {duration!r}")
+    for option, chosen_one, choices in (("when-full", when_full, WhenFull), ("on-hang", on_hang, OnHang)):
+        if chosen_one not in (known := get_args(choices)):
+            raise RunError(f"--{option} is one of {listed(known)}; got {chosen_one!r}{suggestion(chosen_one, known)}")
+    check_folder("--output", output)
+    web_at = check_window(web, web_listen, "127.0.0.1:0")
     if prometheus is not None:
         from headwater.web.prometheus import check_port, serve
 
         check_port(prometheus)
-    seconds = microseconds_of("--for", duration) / 1e6 if duration else None
     engines: dict[str, Any] = {
         "policy": policy,
         "take": parsed_take(take),
@@ -244,6 +258,8 @@ def run(
         if promise is None:
             err.print(f"flow {chosen.name} has a contract, which --on {on} does not keep: it runs as fast as it can")
             contract = None
+    if contract is None or on == _SPARK:
+        _refuse_of_promise(contract is not None, realtime=realtime, best_effort=best_effort, profile=profile)
     running: Any = None
     if contract is not None and on == "engine":
         leave_to_lane()
@@ -296,7 +312,9 @@ def run(
             serve(running, prometheus)
         pages: AbstractContextManager[None] = nullcontext()
         if web:
-            pages = watched(running, web_listen, kept, dead)
+            from headwater.cli.web import watched
+
+            pages = watched(running, web_at, kept, dead)
         try:
             with pages:
                 report = live(running) if show else _waited(running, getattr(running, "told", None))
@@ -342,6 +360,23 @@ def _check_history(backfill: list[str] | None, of_it: dict[str, Any]) -> None:
     given = [name for name, value in of_it.items() if value]
     if given and not backfill:
         raise RunError(f"--{given[0]} is about history, and means nothing without --backfill TABLE")
+    if (until := of_it["until"]) is not None:
+        try:
+            micros_of_text(until)
+        except ValueError:
+            raise RunError(f"--until is a moment such as 2026-11-16T08:00:00Z; got {until!r}") from None
+
+
+def _refuse_of_promise(promised: bool, **of_it: Any) -> None:
+    """Refuse what means nothing without a promise, or with one on Spark."""
+    for name in [name for name, value in of_it.items() if value]:
+        option = f"--{name.replace('_', '-')}"
+        if not promised:
+            raise RunError(
+                f"{option} is about a promise, and means nothing without --promise RATE or a flow's own contract"
+            )
+        if name == "realtime":
+            raise RunError(f"{option} is the engine's and means nothing with --on spark")
 
 
 def _all_are_dead(flow: Flow, report: Report) -> bool:

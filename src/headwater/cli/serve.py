@@ -21,7 +21,8 @@ from headwater.cli.address import address_of
 from headwater.cli.run import JSON
 from headwater.cli.screen import console, print_json, progress
 from headwater.cli.web import LISTEN as WEB_LISTEN
-from headwater.cli.web import check_web, shown
+from headwater.cli.web import shown
+from headwater.cli.window import check_window
 from headwater.errors import HeadwaterError, RunError
 from headwater.flow.duration import microseconds_of
 from headwater.rate.process import began
@@ -60,7 +61,9 @@ def serve(
     ] = None,
     stop_within: Annotated[str, typer.Option(help="how long a flow may take to stop")] = "30s",
     web: Annotated[bool, typer.Option("--web", help="open a dashboard too: pages for a browser")] = False,
-    web_listen: Annotated[str, typer.Option(help="address and port of the dashboard")] = WEB_LISTEN,
+    web_listen: Annotated[
+        str | None, typer.Option(help=f"with --web: address and port of the dashboard [default: {WEB_LISTEN}]")
+    ] = None,
     check: Annotated[
         bool, typer.Option("--check", help="only look at all flows: whether each could run, and go on; start none")
     ] = False,
@@ -80,8 +83,7 @@ def serve(
     if not log.isEnabledFor(logging.INFO) and logging.getLogger().level == logging.WARNING:
         log.setLevel(logging.INFO)  # unless warnings are not wanted either
     host, port = address_of("--listen", listen, f"{LISTEN} or [::1]:8470")
-    if web:
-        check_web(web_listen)
+    web_at = check_window(web, web_listen, WEB_LISTEN)
     home = Home(kept)
     try:
         token_path = default_token(kept) if token_file is None else token_file.absolute()
@@ -97,7 +99,7 @@ def serve(
             pid = os.getpid()
             home.announce(Note(server.url, pid, began(pid) or 0, str(flows.path), str(home.path), str(token_path)))
             log.info("the flows of %s are served at %s; the token is in %s", flows.path, server.url, token_path)
-            with shown(server.url, token, web_listen, tell, tuple(host_name or ())) if web else nullcontext():
+            with shown(server.url, token, web_at, tell, tuple(host_name or ())) if web else nullcontext():
                 run_until_stopped(service)
             server.shutdown()
         statuses = service.statuses()

@@ -63,7 +63,7 @@ def up(
     ] = None,
     state: Coordinators = STATE,
     web: Web = False,
-    web_listen: WebListen = WEB_LISTEN,
+    web_listen: WebListen = None,
     flow: Annotated[
         list[str] | None, typer.Option(help="with --web: a flow to plan and deploy from the page; several")
     ] = None,
@@ -84,7 +84,7 @@ def up(
     where = nets.read(net)
     sites = _chosen(where, only)
     core_ips = None if measured_on is None else speed_named(measured_on, where)
-    check_window(web, web_listen)
+    web_at = check_window(web, web_listen, WEB_LISTEN)
     if flow and not web:
         raise RunError("--flow names flows to plan from a page; give --web too, or 'headwater deploy PLAN' beside this")
     folder = StateFolder(state)
@@ -101,7 +101,7 @@ def up(
                 log.info("%s", line)
             with ExitStack() as last:
                 plans = _planned(flow or [], net, Ask(rate=rate, pin=pin, measured_on=measured_on), folder, last)
-                last.enter_context(window(web, web_listen, folder, where, lambda: plans))
+                last.enter_context(window(web, web_at, folder, where, lambda: plans))
                 _run(sites, folder, ground, at, dict(where.spark))
         finally:
             ground.close()

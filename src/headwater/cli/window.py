@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from headwater.errors import RunError
+
 if TYPE_CHECKING:
     from headwater.deploy.api.plans import Plans
     from headwater.deploy.coordinator.state import StateFolder
@@ -17,15 +19,20 @@ LISTEN = "127.0.0.1:8472"  #: another than that of flows: both may run on one ma
 PLAN_LISTEN = "127.0.0.1:8473"  #: and so may plans beside sites
 TOKEN = "dashboard-token"  #: in the state folder
 Web = Annotated[bool, typer.Option("--web", help="open a dashboard too: pages for a browser")]
-WebListen = Annotated[str, typer.Option(help="address and port of the dashboard")]
+_AT = "with --web: address and port of the dashboard [default: {}]"
+WebListen = Annotated[str | None, typer.Option(help=_AT.format(LISTEN))]
+PlanWebListen = Annotated[str | None, typer.Option(help=_AT.format(PLAN_LISTEN))]
 
 
-def check_window(web: bool, listen: str) -> None:
-    """Refuse, before anything runs, a dashboard that could not be."""
+def check_window(web: bool, listen: str | None, usual: str) -> str:
+    """Return where a dashboard listens; refuse, before anything runs, one that could not be."""
     if web:
         from headwater.cli.web import check_web
 
-        check_web(listen)
+        check_web(listen or usual)
+    elif listen is not None:
+        raise RunError("--web-listen says where the dashboard is, and means nothing without --web")
+    return listen or usual
 
 
 def window(
