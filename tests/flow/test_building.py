@@ -253,6 +253,32 @@ def test_a_run_lasts_longer_than_nothing(name, given):
             options(**{name: given})
 
 
+@pytest.mark.parametrize(
+    ("use", "said"),
+    [
+        (lambda: Flow("f").read("in", [{"x": 1}]), r"step 'in' takes a source, such as io.Items\(records\); got list"),
+        (lambda: Flow("f").read("in", io.Items([{"x": 1}])).write("out", []), r"takes a sink, such as .*; got list"),
+        (lambda: io.Items([{"x": 1}], ["x"]), r"columns are given as names and types, such as .*; got list \['x'\]"),
+        (lambda: io.Items([1, 2]), r"expected records \(dicts\), such as .*; got int 1"),
+        (
+            lambda: Flow("f").read("in", io.Items([{"x": 1}])).key_by(5),
+            "expected the name of a column, a text; got int 5",
+        ),
+        (lambda: Flow("f").read("in", io.Items([{"x": 1}])).key_by(col.x), "expected the name of a column.*col.x"),
+    ],
+)
+def test_what_is_given_in_place_of_another_thing_is_told(use, said):
+    with pytest.raises(FlowError, match=said):
+        use()
+
+
+def test_what_is_no_flow_is_not_run():
+    from headwater import engine
+
+    with pytest.raises(RunError, match="a Flow is run; got int 5"):
+        engine.run(5)
+
+
 def test_a_path_is_neither_source_nor_sink():
     with pytest.raises(
         FlowError, match=r"step 'in' takes a source, such as io.JsonLines\('in.jsonl'\); got 'in.jsonl'"

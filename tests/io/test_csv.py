@@ -71,6 +71,22 @@ def test_columns_are_found_by_name_and_others_passed_over(path, rejected):
     assert read(Csv(path, {"c": int, "b": int}), rejected) == [{"c": 3, "b": 1}]
 
 
+def test_a_file_of_carriage_returns_alone_is_told(path):
+    path.write_bytes(b"id,x\ra,1\rb,2\r")
+    with pytest.raises(InputError, match=r"line 1: a carriage return \(CR\) is inside the line"):
+        _ = Csv(path).schema
+
+
+def test_a_carriage_return_inside_a_row_costs_that_row_alone(path):
+    path.write_bytes(b"id,x\na,1\rb,2\nc,3\n")
+    rejected = []
+    source = Csv(path)
+    assert source.schema == Schema.of({"id": str, "x": int})
+    reader = source.open(lambda text, why: rejected.append(why))
+    assert reader.read(10, 0.0).rows() == [{"id": "c", "x": 3}]
+    assert "line 2: a carriage return (CR) is inside the line" in rejected[0]
+
+
 def test_a_column_that_the_header_lacks_is_an_error(path):
     path.write_text("sensor,height\n")
     with pytest.raises(InputError, match=r"no column 'hieght'; its header has .*did you mean 'height'\?"):

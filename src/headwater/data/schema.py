@@ -57,6 +57,7 @@ class Schema(Mapping[str, Type]):
         """Check `fields` and make a schema of them."""
         if isinstance(fields, Schema):
             return fields
+        _check_mapping(fields)
         return cls(
             tuple((_checked_name(name), checked_type(f"column {name!r}", kind)) for name, kind in fields.items())
         )
@@ -78,6 +79,8 @@ class Schema(Mapping[str, Type]):
 
     def type_of(self, name: str, *, what: str) -> Type:
         """Return the type of a column, or say which columns there are."""
+        if not isinstance(name, str):
+            raise FlowError(f"{what}: expected the name of a column, a text; got {type(name).__name__} {name}")
         if name not in self:
             raise FlowError(f"{what}: there is no column {name!r}; columns are {listed(self)}{suggestion(name, self)}")
         return self[name]
@@ -89,6 +92,12 @@ class Schema(Mapping[str, Type]):
     def only(self, names: tuple[str, ...]) -> Schema:
         """Return the schema of some of the columns, in the order given."""
         return Schema(tuple((name, self[name]) for name in names))
+
+
+def _check_mapping(fields: object) -> None:
+    if not isinstance(fields, Mapping):
+        given = f"{type(fields).__name__} {fields!r}"
+        raise FlowError(f"columns are given as names and types, such as {{'id': str, 'x': float}}; got {given}")
 
 
 def _checked_name(name: object) -> str:

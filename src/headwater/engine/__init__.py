@@ -46,6 +46,8 @@ def start(
     With `lanes` the flow runs in so many processes of one worker each ("auto" for one on each processor), forked here.
     With `dead`, dead letters are kept in this folder, for `headwater dead`.
     """
+    if not isinstance(flow, Flow):
+        raise RunError(f"a Flow is run; got {type(flow).__name__} {flow!r}")
     if dead is not None:
         from headwater.engine.dead import keeping
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, replace
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from headwater.data.schema import Schema
 from headwater.errors import FlowError, listed
@@ -61,7 +61,7 @@ class Flow:
         """Bring records in from a source; `on_error` says what becomes of what cannot be read: "stop" ends the run."""
         from headwater.flow.stream import Stream
 
-        refuse_path(name, source, "source")
+        refuse_others(name, source, "source")
         self.add(name, Read(source), outputs={"out": source.schema}, on_error=on_error)
         return Stream(self, name)
 
@@ -219,11 +219,14 @@ class Flow:
         return f"Flow({self.name!r}, {len(self._steps)} steps)"
 
 
-def refuse_path(name: str, given: object, what: str) -> None:
-    """Raise FlowError where a path was given for a source or a sink: it does not say how its records are written."""
+def refuse_others(name: str, given: object, what: Literal["source", "sink"]) -> None:
+    """Raise FlowError where something else was given for a source or a sink, such as a path or the records themselves."""
     if isinstance(given, str | PathLike):
         path = str(given)
         raise FlowError(f"{_users_line()}: step {name!r} takes a {what}, such as io.JsonLines({path!r}); got {path!r}")
+    if not callable(getattr(given, "open", None)):
+        usual = "io.Items(records)" if what == "source" else "io.Collect()"
+        raise FlowError(f"{_users_line()}: step {name!r} takes a {what}, such as {usual}; got {type(given).__name__}")
 
 
 def _users_line() -> str:

@@ -11,7 +11,7 @@ from headwater.errors import FlowError, listed
 from headwater.flow.duration import Duration, microseconds
 from headwater.flow.endpoints import Sink
 from headwater.flow.expr import Column, Expr, expr
-from headwater.flow.flow import Flow, _users_line, refuse_path
+from headwater.flow.flow import Flow, _users_line, refuse_others
 from headwater.flow.steps import (
     Apply,
     EventTime,
@@ -206,7 +206,7 @@ class Stream:
 
     def write(self, name: str, sink: Sink, *, parallel: int = 1, on_error: OnError = DEAD_LETTER) -> None:
         """Take the records out to a sink."""
-        refuse_path(name, sink, "sink")
+        refuse_others(name, sink, "sink")
         self.flow.add(name, Write(sink), inputs=(self._input(),), parallel=parallel, on_error=on_error)
 
     def side(self, port: str) -> Stream:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from io import StringIO
 from pathlib import Path
 from typing import Any, overload
@@ -99,15 +99,18 @@ class Csv(WritableTextFile):
             line.decode(errors="replace") + "\n" for line in lines.peek(_GUESS_FROM, least=2 if self.header else 1)
         ]
         reader = csv.reader(texts, delimiter=self.delimiter)
-        first = next(filter(None, reader), None)
+        try:
+            first = next(filter(None, reader), None)
+        except csv.Error as error:
+            raise self._unreadable(lines, f"line {reader.line_num}: {_reason_of(error)}") from None
         if first is None:
             raise self._unreadable(lines, "it is empty; expected a first row")
         if not self.header:
-            return [f"c{place}" for place in range(1, len(first) + 1)], 0, [first, *reader]
+            return [f"c{place}" for place in range(1, len(first) + 1)], 0, [first, *_readable(reader)]
         names = [name.strip() or f"c{place}" for place, name in enumerate(first, start=1)]
         if twice := {name for name in names if names.count(name) > 1}:
             raise self._unreadable(lines, f"its header has {listed(twice)} more than once")
-        return names, reader.line_num, list(reader)
+        return names, reader.line_num, list(_readable(reader))
 
     def _unreadable(self, lines: Lines, why: str) -> InputError:
         lines.close()
@@ -238,7 +241,7 @@ class CsvReader:
         except UnicodeDecodeError:
             return [], 1, "not UTF-8 text"
         except csv.Error as error:
-            return [], 1, _OPEN if "unexpected end" in str(error) else str(error)
+            return [], 1, _reason_of(error)
 
     def _reason(self, row: list[str]) -> str:
         if len(row) != self._width:
@@ -252,6 +255,23 @@ class CsvReader:
 
 
 _OPEN = "a quote is opened and never closed"
+_CR = "a carriage return (CR) is inside the line: lines end in LF or CR LF; is it a file of an old Macintosh?"
+
+
+def _reason_of(error: csv.Error) -> str:
+    said = str(error)
+    return _OPEN if "unexpected end" in said else _CR if "new-line character" in said else said
+
+
+def _readable(reader: Iterator[list[str]]) -> Iterator[list[str]]:
+    """Return the rows without those that are none: what is wrong with them is told where they are read."""
+    while True:
+        try:
+            yield next(reader)
+        except csv.Error:
+            continue
+        except StopIteration:
+            return
 
 
 class CsvWriter:

@@ -80,6 +80,9 @@ def guessed_schema(items: Sequence[Mapping[str, Any]]) -> Schema:
         raise FlowError(
             "cannot guess the columns of an empty list; give a schema, such as schema={'id': str, 'x': float}"
         )
+    for item in items[:1000]:
+        if not isinstance(item, Mapping):
+            raise FlowError(f"expected records (dicts), such as [{{'x': 1.5}}]; got {type(item).__name__} {item!r}")
     kinds: dict[str, Type] = {}
     names = dict.fromkeys(name for item in items[:1000] for name in item)
     for name in names:
