@@ -163,6 +163,11 @@ def print_report(report: Report, to: Console = console) -> None:
         f"dead letters {report.dead_letters:,}, late {report.late:,}, shed {sum(report.shed.values()):,}, "
         f"left {report.left:,}" + _event_time(report.last)
     )
+    if lost := report.extra.get("lanes_lost"):
+        to.print(
+            f"of lane {', '.join(map(str, lost))}, which died, only what it had told by then is counted: what came in, out, "
+            "dead, shed and left need not add up"
+        )
     if "promise" in report.extra:
         print_promise(report.extra["promise"], to)
     to.print(steps_table(report.last, None, ""))

@@ -9,8 +9,10 @@ from collections import Counter
 from contextlib import suppress
 
 import pytest
+from rich.console import Console
 
 from headwater import Flow, engine, io
+from headwater.cli.screen import print_report
 from headwater.errors import RunError
 from kept_flow import flow, held
 from waiting import gone, wait_until
@@ -97,6 +99,18 @@ def test_a_run_whose_lanes_die_too_often_ends_with_the_reason_and_the_next_goes_
     assert told.value.report.extra["lanes_lost"] == [1]
     engine.run(flow(tmp_path), lanes=2, checkpoint=tmp_path / "kept")
     assert held(tmp_path) == undisturbed
+
+
+def test_the_report_of_a_run_of_which_a_lane_died_says_that_counts_need_not_add_up(tmp_path):
+    run = engine.start(flow(tmp_path, rate=500), lanes=2)
+    wait_until(lambda: run.sample().records_in > 100, "some records")
+    os.kill(run._children[0].pid, signal.SIGKILL)
+    with pytest.raises(RunError, match=r"lane 1 .* what it had in hand is lost") as told:
+        run.wait()
+    with (tmp_path / "said").open("w+") as said:
+        print_report(told.value.report, Console(file=said, width=300))
+        said.seek(0)
+        assert "of lane 1, which died, only what it had told by then is counted" in said.read()
 
 
 def test_a_run_that_is_stopped_while_its_lanes_start_again_stops(tmp_path, undisturbed, caplog):
