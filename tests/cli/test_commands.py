@@ -306,6 +306,8 @@ def test_a_document_among_records_is_refused(headwater, tmp_path, sink):
             "--until is a moment such as",
         ),
         (["--web-listen", "127.0.0.1:0"], "--web-listen says where the dashboard is, and means nothing without --web"),
+        (["--rate", "abc"], "--rate is records/s, a number above 0; got 'abc'"),
+        (["--rate", "0"], "--rate is records/s, a number above 0; got '0'"),
         (["--realtime"], "--realtime is about a promise, and means nothing without --promise RATE"),
     ],
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from math import inf
 from pathlib import Path
 from typing import Annotated, Any, get_args
@@ -57,7 +57,7 @@ def run(
     lanes: Annotated[
         str | None, typer.Option(help="processes of one worker each: a number, or auto for one on each processor")
     ] = None,
-    rate: Annotated[float | None, typer.Option(help="replay the sources at this many records/s, open loop")] = None,
+    rate: Annotated[str | None, typer.Option(help="replay the sources at this many records/s, open loop")] = None,
     duration: Annotated[str | None, typer.Option("--for", help="stop reading after this long, such as 30s")] = None,
     input: Annotated[
         list[str] | None,
@@ -207,7 +207,7 @@ def run(
         "every": every,
         "allow_dropped_state": allow_dropped_state or None,
     }
-    _check_rate(rate)
+    per_s = None if rate is None else _parsed_rate(rate)
     if dead is not None and dead.is_file():
         raise RunError(f"--dead names a folder for dead letters; {str(dead)!r} is a file")
     if on not in (*RUNNERS, _SPARK):
@@ -226,7 +226,7 @@ def run(
         raise RunError(f"{option} shows a stream, and --history-only ends before there is one")
     if on == _SPARK and (job := spark_job(flow)):
         others = {
-            "rate": rate,
+            "rate": per_s,
             "for": duration,
             "conf": conf or None,
             "checkpoint": checkpoint,
@@ -245,7 +245,7 @@ def run(
     if on == _SPARK and promise is None:
         _prepare_spark(master, settings)
     with answering_at_once():  # making a flow may need kernels too
-        chosen = rewired(find_flow(flow), inputs=input, output=output, rate=rate)
+        chosen = rewired(find_flow(flow), inputs=input, output=output, rate=per_s)
     if forward is not None:
         chosen, beside = forwarded(chosen, forward, checkpoint=checkpoint is not None)
         if beside:
@@ -415,9 +415,12 @@ def _check_checkpoint(checkpoint: str | None, of_it: dict[str, Any]) -> None:
         raise RunError("--checkpoint needs a folder of its own, not the current one; is it a variable that is not set?")
 
 
-def _check_rate(rate: float | None) -> None:
-    if rate is not None and not 0 < rate < inf:
-        raise RunError(f"--rate is records/s, a number above 0; got {rate:g}")
+def _parsed_rate(text: str) -> float:
+    """Read `--rate`."""
+    with suppress(ValueError):
+        if 0 < (rate := float(text)) < inf:
+            return rate
+    raise RunError(f"--rate is records/s, a number above 0; got {text!r}")
 
 
 def _refuse_others(on: str, engines: dict[str, Any], sparks: dict[str, Any]) -> None:
