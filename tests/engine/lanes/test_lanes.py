@@ -156,7 +156,8 @@ def test_a_key_that_is_of_another_needs_no_second_move():
 
     def make(flow, out, of="customer"):
         stream = flow.read("r", io.Items(lines, order)).map("m", lambda r: r)
-        seen = stream.key_by("customer", "line").scan("mean", BlockAverage(1, "line", into="x"), out=order)
+        mean = BlockAverage(1, "line", into="x")
+        seen = stream.key_by("customer", "line").scan("mean", mean, out={**order, "x": float})
         seen.key_by("order", of=of).window("whole", Count(3), last=agg.max("line")).write("w", out)
 
     for of, keys in (("customer", [("customer",)]), ((), [("customer", "line"), ("order",)])):
