@@ -18,7 +18,7 @@ from headwater.errors import HeadwaterError
 from headwater.flow.flow import Flow
 from headwater.flow.ranges import Offset, RangeRequest, Ranges, Sizes, ranges_of
 from headwater.flow.steps import Read
-from headwater.metrics import Report, Sample
+from headwater.metrics import Sample
 from headwater.spark import sinks, sources
 from headwater.spark.batched import with_level_at_once
 from headwater.spark.broadcast import broadcast
@@ -169,21 +169,8 @@ class FiniteRun(SparkRun):
         """Return all measurements as they are now."""
         return self.tally.sample()
 
-    def report(self) -> Report:
-        """Return what the run has done so far, or in all when it is over."""
-        last = self.sample()
-        return Report(
-            flow=self.flow.name,
-            runner=self.runner,
-            seconds=getattr(self, "_seconds", time.perf_counter() - self._began),
-            last=last,
-            samples=list(self.samples),
-            dead_letters=self.tally.dead_letters,
-            shed={},
-            examples=self.tally.examples,
-            error=None if self.error is None else str(self.error),
-            extra={"spark": told_of_batches(self._took_ms, self.layout, last)},
-        )
+    def _progress(self, last: Sample) -> dict[str, Any]:
+        return told_of_batches(self._took_ms, self.layout, last)
 
 
 class _File:

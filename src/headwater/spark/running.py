@@ -445,8 +445,12 @@ class SparkRun:
             shed={f"buffer of {name!r} full": step.shed for name, step in last.steps.items() if step.shed},
             examples=self.tally.examples,
             error=None if self.error is None else str(self.error),
-            extra={"spark": progress(self._query, self.layout, last, self._batches), **self._taken_over()},
+            extra={"spark": self._progress(last), **self._taken_over()},
         )
+
+    def _progress(self, last: Sample) -> dict[str, Any]:
+        """Return what Spark itself has to tell of the run."""
+        return progress(self._query, self.layout, last, self._batches)
 
     def _taken_over(self) -> dict[str, Any]:
         """Return what sinks were given that was on its way when the run was taken over, as the engine's report has it."""
