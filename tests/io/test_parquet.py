@@ -8,6 +8,7 @@ import pytest
 from headwater.data.batch import Batch
 from headwater.data.schema import Schema
 from headwater.errors import InputError
+from headwater.flow.ranges import RangeRequest, Sizes
 from headwater.io import Parquet
 
 SCHEMA = Schema.of({"n": int})
@@ -77,10 +78,42 @@ def test_a_file_of_others_is_read_in_our_types(tmp_path):
     assert set(second.values()) == {None}
 
 
-def test_a_number_beyond_64_bits_is_an_error_and_not_another_number(tmp_path):
-    pq.write_table(pa.table({"n": pa.array([2**63], pa.uint64())}), tmp_path / "in.parquet")
-    with pytest.raises(InputError, match=r"cannot read .*in.parquet: a value does not fit"):
-        everything(tmp_path / "in.parquet")
+@pytest.mark.parametrize(
+    ("values", "kind", "shown"),
+    [
+        ([1, 2**63, 3, 2**64 - 1], pa.uint64(), "n: 9223372036854775808"),
+        ([1_000, 2**62, 3_000, -(2**62)], pa.timestamp("ms"), "n: 4611686018427387904"),
+    ],
+)
+def test_a_row_whose_value_fits_no_column_of_ours_is_rejected_and_no_other_number(tmp_path, values, kind, shown):
+    pq.write_table(
+        pa.table({"n": pa.array(values, pa.int64() if kind.id != pa.uint64().id else kind).cast(kind)}),
+        tmp_path / "in.parquet",
+    )
+    source, rejected, found = Parquet(tmp_path / "in.parquet"), [], []
+    reader = source.open(lambda text, why: rejected.append((text, why)))
+    while (batch := reader.read(10, 1)) is not None:
+        found += [(reader.position, value) for value in batch["n"].tolist()]
+    reader.close()
+    assert [position for position, _ in found] == [1, 3]
+    assert reader.position == 4
+    assert rejected[0][0] == shown
+    assert all("does not fit" in why for _, why in rejected)
+    ranges = source.ranges(RangeRequest(Sizes(parallel=2)))
+    again: list[str] = []
+    parts = [
+        [len(b) for b in ranges.batches(piece, lambda text, why: again.append(text))] for piece in ((0, 2), (2, 4))
+    ]
+    assert [sum(part) for part in parts] == [1, 1]
+    assert again == [text for text, _ in rejected]
+
+
+def test_moments_in_nanoseconds_go_down_to_the_microsecond_as_text_does(tmp_path):
+    values = pa.array([-1, -1000, 999, 1001, None], pa.int64()).cast(pa.timestamp("ns", "Europe/Berlin"))
+    pq.write_table(pa.table({"n": values, "m": values.dictionary_encode()}), tmp_path / "in.parquet")
+    rows = everything(tmp_path / "in.parquet")
+    assert [row["n"] for row in rows] == [-1, -1, 0, 1, None]
+    assert [row["m"] for row in rows] == [-1, -1, 0, 1, None]
 
 
 def test_a_damaged_file_is_an_error(tmp_path):

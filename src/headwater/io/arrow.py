@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -90,11 +91,49 @@ def batch_of(table: Any, schema: Schema) -> Batch:
     objects = {name: _cells(table.schema.field(name), table.column(name)) for name in schema if schema[name] == "any"}
     plain = schema.only(tuple(name for name in schema if name not in objects))
     try:
-        arrays = [table.column(name).cast(ARROW[kind], safe=kind != "time") for name, kind in plain.fields]
+        arrays = [_cast(table.column(name), kind) for name, kind in plain.fields]
     except pa.ArrowInvalid as error:
         raise InputError(f"a value does not fit its column's type: {error}") from None
     columns = objects | {name: _column(array, kind) for (name, kind), array in zip(plain.fields, arrays, strict=True)}
     return Batch({name: columns[name] for name in schema}, table.num_rows, stamped(table.num_rows))
+
+
+def runs_of(table: Any, schema: Schema) -> Iterator[tuple[Batch, tuple[str, str] | None]]:
+    """Return a record batch as runs of records that fit, each with the row behind it that does not, as text, and why."""
+    try:
+        records = batch_of(table, schema)
+    except InputError as error:
+        if table.num_rows == 1:
+            yield Batch.none(schema), (_as_text(table), str(error))
+            return
+        half = table.num_rows // 2
+        yield from runs_of(table.slice(0, half), schema)
+        yield from runs_of(table.slice(half), schema)
+    else:
+        yield records, None
+
+
+def _as_text(row: Any) -> str:
+    return ", ".join(f"{name}: {_scalar_text(row.column(name)[0])}" for name in row.schema.names)
+
+
+def _scalar_text(scalar: Any) -> str:
+    try:
+        return str(scalar.as_py())
+    except (OverflowError, ValueError):  # a moment that Python has no name for
+        return str(scalar.value)
+
+
+def _cast(array: Any, kind: Type) -> Any:
+    """Return an array in the type that ARROW gives for `kind`; raises ArrowInvalid where a value does not fit."""
+    if pa.types.is_dictionary(array.type):
+        array = array.cast(array.type.value_type)
+    if kind == "time" and pa.types.is_timestamp(array.type) and array.type.unit == "ns":
+        import pyarrow.compute as pc
+
+        # down to the microsecond, as in text, also before 1970
+        array = pc.floor_temporal(array.cast(pa.timestamp("ns")), unit="microsecond")
+    return array.cast(ARROW[kind])
 
 
 def _column(array: Any, kind: Type) -> Column:

@@ -71,7 +71,7 @@ class Parquet:
         """Start reading, after as many rows as `position` says; with a schema instead, start writing."""
         if isinstance(given, Schema):
             return ParquetWriter(self.path, given)
-        return ParquetReader(self.path, self.schema, position)
+        return ParquetReader(self.path, self.schema, position, given)
 
     def appended(self, schema: Schema) -> Writer:
         """Start writing behind what is there: a file is written anew, its records first; a folder gets one more file."""
@@ -87,7 +87,7 @@ class Parquet:
                 f"cannot write behind what {self.path} holds: its columns are ({held.schema}), not ({schema})"
             )
         writer = ParquetWriter(self.path, schema)
-        reader = ParquetReader(self.path, schema, None)
+        reader = ParquetReader(self.path, schema, None, _ours)
         try:
             while (batch := reader.read(_ROWS, 0.0)) is not None:
                 write_whole(writer, batch)
@@ -125,15 +125,16 @@ class Parquet:
 
 
 class ParquetReader:
-    """An open Parquet file."""
+    """An open Parquet file; a row of which a value fits no column of ours goes to `reject`."""
 
-    def __init__(self, path: str | Path, schema: Schema, position: Any) -> None:
-        self._path, self._schema = path, schema
+    def __init__(self, path: str | Path, schema: Schema, position: Any, reject: Reject) -> None:
+        self._path, self._schema, self._reject = path, schema, reject
         self._file = _opened(path)
         self._row = _checked(position, path)
         self._pieces = self._from(self._row)
         self._piece = Batch.none(schema)
         self._at = 0  # the row of the piece that is next
+        self._unfit: tuple[str, str] | None = None  # the row behind the piece, and why it is no record
 
     @property
     def position(self) -> int:
@@ -143,10 +144,15 @@ class ParquetReader:
     def read(self, limit: int, timeout_s: float) -> Batch | None:
         """Return the next records."""
         while self._at == len(self._piece):
+            if self._unfit is not None:
+                self._reject(*self._unfit)
+                self._unfit = None
+                self._row += 1
+                return Batch.none(self._schema)  # who reads up to a row looks again how far this is
             piece = next(self._pieces, None)
             if piece is None:
                 return None
-            self._piece, self._at = piece, 0
+            (self._piece, self._unfit), self._at = piece, 0
         batch = self._piece.slice(self._at, min(self._at + limit, len(self._piece)))
         self._at += len(batch)
         self._row += len(batch)
@@ -156,9 +162,9 @@ class ParquetReader:
         """Close the file."""
         self._file.close()
 
-    def _from(self, row: int) -> Iterator[Batch]:
+    def _from(self, row: int) -> Iterator[tuple[Batch, tuple[str, str] | None]]:
         """Read piece by piece from a row on, passing over whole row groups before it."""
-        from headwater.io.arrow import batch_of
+        from headwater.io.arrow import runs_of
 
         group = 0
         while group < self._file.num_row_groups and row >= self._file.metadata.row_group(group).num_rows:
@@ -168,9 +174,14 @@ class ParquetReader:
         try:
             for piece in self._file.iter_batches(_ROWS, row_groups=groups, columns=list(self._schema)):
                 skipped, row = min(row, piece.num_rows), max(0, row - piece.num_rows)
-                yield batch_of(piece.slice(skipped), self._schema)
+                yield from runs_of(piece.slice(skipped), self._schema)
         except (OSError, InputError) as error:  # Arrow's own errors of corrupt files are OSErrors
             raise InputError(f"cannot read {self._path}: {error}") from error
+
+
+def _ours(text: str, error: str) -> None:
+    """Raise what cannot be: a file that we wrote holds nothing else than our types."""
+    raise InputError(f"{error}: {text}")
 
 
 class ParquetWriter:

@@ -68,10 +68,9 @@ class RowRanges(Ranges):
     def batches(self, piece: Piece, reject: Reject) -> Iterator[Batch]:
         """Read some rows."""
         row, stop = piece
-        reader = ParquetReader(self.source.path, self._schema, row)
+        reader = ParquetReader(self.source.path, self._schema, row, reject)
         try:
-            while row < stop and (batch := reader.read(min(_RECORDS, stop - row), 0)) is not None:
-                row += batch.length
+            while (left := stop - reader.position) > 0 and (batch := reader.read(min(_RECORDS, left), 0)) is not None:
                 yield batch
         finally:
             reader.close()
