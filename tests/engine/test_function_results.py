@@ -14,7 +14,9 @@ def over(verb, function, **out):
     flow, kept, letters = Flow("results"), io.Collect(), io.Collect()
     rows = [{"key": "a", "x": x} for x in (1, 2, 3)]
     stream = flow.read("rows", io.Items(rows, {"key": str, "x": int}))
-    getattr(stream.key_by("key") if verb == "scan" else stream, verb)("step", function, **out).write("out", kept)
+    getattr(stream.key_by("key") if verb in ("scan", "process") else stream, verb)("step", function, **out).write(
+        "out", kept
+    )
     flow.dead_letters.write("letters", letters)
     engine.run(flow)
     return kept.records, [letter["error"] for letter in letters.records]
@@ -73,12 +75,27 @@ def test_a_generator_of_floats_for_whole_numbers_is_told():
     [
         (lambda batch: {"y": batch["x"] * 10}, "the result lacks 'x'; expected columns ['x'], got ['y']"),
         (lambda batch: {}, "the function returned no columns; expected 'x'"),
+        (lambda batch: None, "the function returned no columns; expected 'x', or those of them it changes; is a"),
     ],
 )
 def test_a_column_under_another_name_or_none_at_all_is_told(made, said):
     records, errors = over("map_batches", made, out={"x": int})
     assert (records, len(errors)) == ([], 3)
     assert said in errors[0]
+
+
+@pytest.mark.parametrize(
+    ("verb", "function"),
+    [
+        ("map", lambda record: {**record, "ratio": 5}),
+        ("flat_map", lambda record: [{**record, "ratio": 5}]),
+        ("process", lambda state, record: (state, {**record, "ratio": 5})),
+    ],
+)
+def test_a_column_that_nobody_declared_is_told_and_not_left_out(verb, function):
+    records, errors = over(verb, function)
+    assert (records, len(errors)) == ([], 3)
+    assert "'ratio']; declare what a function returns with out=" in errors[0]
 
 
 def test_columns_that_a_function_leaves_out_are_those_it_was_given():

@@ -18,11 +18,12 @@ def test_items_are_read_in_order_and_from_a_position():
 
 
 def test_an_item_of_the_wrong_type_is_rejected_alone(rejected):
-    batch = Items([{"x": 1}, {"x": "two"}, {"x": 2**70}, {}], {"x": int}).open(rejected).read(9, 0)
+    batch = Items([{"x": 1}, {"x": "two"}, {"x": 2**70}, {}, 7], {"x": int}).open(rejected).read(9, 0)
     assert batch["x"].tolist() == [1, None]
     assert [reason for _, reason in rejected] == [
         "column 'x': expected int, got str 'two'",
         "column 'x': a number of 71 bits is too large for int",
+        "expected a record (a dict), got int",
     ]
 
 

@@ -108,10 +108,13 @@ def checked_rows(rows: Sequence[Mapping[str, Any]], schema: Schema, reject: Reje
     """Make a batch of the records that fit the schema, and reject the others one by one."""
     try:
         return Batch.of_rows(rows, schema)
-    except FlowError:
+    except (FlowError, AttributeError):  # of what has no fields
         pass
     good = []
     for row in rows:
+        if not isinstance(row, Mapping):
+            reject(repr(row), f"expected a record (a dict), got {type(row).__name__}")
+            continue
         try:
             Batch.of_rows([row], schema)
             good.append(row)

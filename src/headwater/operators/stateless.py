@@ -74,9 +74,10 @@ class MapBatchesOperator(Operator):
     def process(self, batch: Batch, port: int) -> Output:
         """Return what the function made of the batch, checked against the declared columns."""
         result = self._function(batch)
-        if isinstance(result, dict) and not result:
+        if result is None or (isinstance(result, dict) and not result):
             raise FlowError(
-                f"the function returned no columns; expected {listed(self._out)}, or those of them it changes"
+                f"the function returned no columns; expected {listed(self._out)}, or those of them it changes; is a "
+                "`return` missing?"
             )
         return fitted(result, self._out, batch)
 
@@ -120,6 +121,8 @@ def records_batch(records: list[Any], rows: list[int], out: Schema, batch: Batch
     for record in records:
         if not isinstance(record, dict):
             raise FlowError(f"expected a record (a dict), got {type(record).__name__} {record!r}")
+        if len(record) > len(out):
+            _complain(record, out)
     columns = {
         name: column_of([checked_value(_field(r, name), kind, name) for r in records], kind, name=name)
         for name, kind in out.fields
