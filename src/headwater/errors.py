@@ -8,7 +8,8 @@ HeadwaterError
 ├── RateError         a rate contract cannot be admitted or was broken
 ├── ModelError        a trained model is missing, corrupt or made for other columns
 ├── InputError        a source or sink cannot be opened, read or written
-│   └── NoRoomError   for want of room on a disk, which there may be later
+│   ├── NoRoomError   for want of room on a disk, which there may be later
+│   └── GoneError     nobody will ever read what is written there
 ├── RecordError       some records of a batch have no answer in a step; carries which ones and why
 ├── SnapshotError     saved state does not fit the step that should take it
 └── RunError          a run cannot start or go on; carries the step and, once started, the report
@@ -63,6 +64,10 @@ class InputError(HeadwaterError):
 
 class NoRoomError(InputError):
     """There is no room on a disk for what is to be written, and may be some later: a sink that raises it is tried again."""
+
+
+class GoneError(InputError):
+    """Nobody will ever read what is written there, as behind a pipe that was closed: a sink that raises it ends the run."""
 
 
 class RecordError(HeadwaterError):

@@ -11,6 +11,7 @@ from headwater.data.schema import NUMERIC, Schema
 from headwater.errors import FlowError
 from headwater.flow.endpoints import DeliverySemantics, Refused
 from headwater.io.fields import texts_of_column
+from headwater.io.files import explained
 from headwater.io.records import json_lines
 from headwater.io.sifting import sifted
 
@@ -64,8 +65,11 @@ class ConsoleWriter:
         self._shown += len(first) - len(refused)
         self._more += len(batch) - len(first)
         if lines:
-            sys.stdout.write("".join(f"{line}\n" for line in lines))
-            sys.stdout.flush()
+            try:
+                sys.stdout.write("".join(f"{line}\n" for line in lines))
+                sys.stdout.flush()
+            except OSError as error:
+                raise explained(error, "-", "write") from error
         return refused
 
     def close(self) -> None:

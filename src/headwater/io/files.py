@@ -8,7 +8,7 @@ import os
 import stat
 from pathlib import Path
 
-from headwater.errors import InputError, NoRoomError
+from headwater.errors import GoneError, InputError, NoRoomError
 
 _FIXES = {
     errno.ENOENT: "there is no such file; is the path right, seen from {cwd}?",
@@ -35,6 +35,8 @@ def explained(error: OSError, path: str | Path, doing: str) -> InputError:
     fix = _FIXES.get(error.errno or 0, error.strerror or str(error))
     if error.errno == errno.ENOENT and doing == "write":
         fix = "its directory does not exist; make it first"
+    if error.errno == errno.EPIPE and str(path) == "-":  # another may come to a pipe that has a name
+        return GoneError("nobody reads standard output any more")
     kind = NoRoomError if error.errno in _FULL else InputError
     return kind(f"cannot {doing} {path}: {fix.format(cwd=os.getcwd())}")
 

@@ -6,7 +6,7 @@ import logging
 import time
 
 from headwater.data.batch import Batch
-from headwater.errors import InputError, NoRoomError, RecordError, RunError, one_line
+from headwater.errors import GoneError, InputError, NoRoomError, RecordError, RunError, one_line
 from headwater.flow.steps import Step
 from headwater.flow.trouble import Retry
 from headwater.operators.broken import as_list, error_text, without_the_broken
@@ -56,6 +56,8 @@ class Failures:
         guarded, operator = self.guarded, self._operator
         assert guarded is not None
         assert operator is not None
+        if isinstance(error, GoneError):
+            raise ExitError(f"sink {self._step.name!r} ended the run: {error}", step=self._step.name)
         if self.attempts is not None and not isinstance(error, RecordError):
             partly = error if isinstance(error, PartlyError) else PartlyError(error, 0, None)
             self._try_again(self.attempts, partly, batch, counters)
