@@ -49,7 +49,7 @@ def test_a_query_over_two_files_names_them(tmp_path: Path) -> None:
 def test_without_a_file_to_write_results_are_printed(tmp_path: Path) -> None:
     (tmp_path / "levels.jsonl").write_text("".join(json.dumps(row) + "\n" for row in LEVELS))
     read = ("from levels[height < 150] select tank, at", "--input", str(tmp_path / "levels.jsonl"))
-    assert query(*read).splitlines() == ['{"tank": "a", "at": 0}', '{"tank": "a", "at": 2}']
+    assert query(*read).splitlines() == ['{"tank":"a","at":0}', '{"tank":"a","at":2}']
     assert json.loads(query(*read, "--json"))["records"] == [{"tank": "a", "at": 0}, {"tank": "a", "at": 2}]
 
 
@@ -59,6 +59,39 @@ def test_a_time_that_is_none_is_refused_by_its_option(tmp_path: Path) -> None:
     wrong = ["query", "from levels select tank", "--input", str(tmp_path / "levels.jsonl"), "--time", "tank"]
     result = CliRunner().invoke(app, wrong)
     assert result.exit_code != 0
-    assert "--time tank: in levels.jsonl this column is text; event time is in whole microseconds" in repr(
+    assert "--time tank: in levels.jsonl this column is text; event time is in moments such as" in repr(
         result.exception
     )
+
+
+def test_what_is_printed_is_what_would_be_written(tmp_path: Path) -> None:
+    rows = [{"tank": "ä😀", "height": 1.5, "at": "2026-11-15T08:00:06Z"}]
+    (tmp_path / "levels.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    read = ("from levels select tank, height / 0.0 as ratio, at", "-i", str(tmp_path / "levels.jsonl"), "--time", "at")
+    query(*read, "--output", str(tmp_path / "out.jsonl"))
+    written = (tmp_path / "out.jsonl").read_text()
+    assert written == '{"tank":"ä😀","ratio":null,"at":"2026-11-15T08:00:06.000000Z"}\n'
+    assert query(*read) == written
+    assert json.loads(query(*read, "--json"))["records"] == [json.loads(written)]
+
+
+def refused(*args: str) -> str:
+    add_commands()
+    result = CliRunner().invoke(app, ["query", *args])
+    assert result.exit_code != 0
+    return result.output + repr(result.exception)
+
+
+def test_what_a_query_cannot_do_is_told_in_its_own_words(tmp_path: Path) -> None:
+    file = str(tmp_path / "levels.jsonl")
+    Path(file).write_text("".join(json.dumps(row) + "\n" for row in LEVELS))
+    assert "all 3 records became dead letters" in refused(
+        "from levels select 9223372036854775807 + height as z", "-i", file
+    )
+    assert "cap is how many partial matches are kept at most, 1 or more; got 0" in refused(
+        "from levels select tank", "-i", file, "--cap", "0"
+    )
+    assert "is the file that levels is read from" in refused("from levels select tank", "-i", file, "-o", file)
+    assert Path(file).read_text().count("\n") == len(LEVELS)
+    assert "in a circle" in refused("from x select h insert into y; from y select h insert into x", "-i", file)
+    assert "'order by' is not part of this language" in refused("from levels select tank order by tank", "-i", file)

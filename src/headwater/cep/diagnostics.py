@@ -105,6 +105,8 @@ def _hint(text: str, before: str, found: str, start: int, expected: set[str]) ->
         return "; did you forget 'select'? 'select *' keeps all columns"
     if word == "where":
         return "; a condition stands in brackets after the stream, such as levels[height < 150]"
+    if word == "by" and previous == "order":
+        return "; 'order by' is not part of this language"
     if word == "order" or word == "limit" or word == "output":
         return f"; '{word}' is not part of this language"
     if previous == "insert":

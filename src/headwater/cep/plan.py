@@ -17,7 +17,7 @@ from headwater.cep.planning.order import Node, in_order, nodes
 from headwater.cep.planning.selection import Selection, Selector
 from headwater.cep.planning.window import Extent, extent
 from headwater.data.schema import Schema, Type
-from headwater.errors import listed, suggestion
+from headwater.errors import FlowError, listed, suggestion
 from headwater.flow.expr import Column, Expr
 from headwater.flow.flow import Flow
 from headwater.flow.steps import Apply, EventTime, Grouping, Input, WindowAggregate
@@ -45,6 +45,8 @@ def add_query(
     A query reads the flow's steps by their names; `streams` gives others names of their own. `cap` bounds the partial
     matches of each pattern, over all keys; the one that began first goes first.
     """
+    if cap < 1:
+        raise FlowError(f"query {name!r}: cap is how many partial matches are kept at most, 1 or more; got {cap}")
     text = query if isinstance(query, str) else written(query)
     known = {
         step.name: Stream(flow, step.name, time=time_of(flow, step.name))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
+import msgspec
 import typer
 
 from headwater import engine
@@ -13,13 +14,14 @@ from headwater.cep import parse
 from headwater.cep import syntax as s
 from headwater.cep.automaton import events_of
 from headwater.cep.plan import TYPES
-from headwater.cli.run import JSON
-from headwater.cli.screen import print_json, print_report
+from headwater.cli.run import JSON, exit_if_all_are_dead
+from headwater.cli.screen import err, print_json, print_report
 from headwater.errors import FlowError, InputError, listed
 from headwater.flow import Flow
 from headwater.flow.stream import Stream
-from headwater.io import Collect
+from headwater.io import Collect, Console
 from headwater.io.by_ending import file_named
+from headwater.io.records import json_lines
 
 
 def query(
@@ -38,19 +40,26 @@ def query(
     """Run one query over files: patterns, sequences, windows and joins in the language of Siddhi."""
     flow = Flow("query")
     app = parse(text)
-    for stream, path in _files(app, input).items():
+    files = _files(app, input)
+    for stream, path in files.items():
+        if output is not None and output.resolve() == Path(path).resolve():
+            raise FlowError(f"--output {output} is the file that {stream} is read from; write to another")
         _read(flow, stream, Path(path), app, time)
     options: dict[str, Any] = {} if cap is None else {"cap": cap}
-    shown = Collect()
-    flow.query("result", text, **options).write("output", shown if output is None else file_named(output))
+    results = flow.query("result", text, **options)
+    kept = Collect()
+    shown = kept if as_json else Console(limit=sys.maxsize, json=True)
+    results.write("output", shown if output is None else file_named(output))
     report = engine.run(flow)
     if as_json:
-        print_json(report.to_json() | ({"records": shown.records} if output is None else {}))
-    elif output is None:
-        for record in shown.records:
-            typer.echo(json.dumps(record, default=str))
-    else:
+        lines = [line for batch in kept.batches for line in json_lines(batch, results.schema)]
+        print_json(report.to_json() | ({"records": list(map(msgspec.json.decode, lines))} if output is None else {}))
+    elif output is not None:
         print_report(report)
+    elif report.dead_letters:
+        told = next((f", such as one at {letter['step']}: {letter['error']}" for letter in report.examples), "")
+        err.print(f"{report.dead_letters:,} records became dead letters{told}", markup=False)
+    exit_if_all_are_dead(flow, report)
 
 
 def _read(flow: Flow, stream: str, path: Path, app: s.App, time: str | None) -> Stream:
@@ -61,7 +70,8 @@ def _read(flow: Flow, stream: str, path: Path, app: s.App, time: str | None) -> 
     source = flow.read(f"read {stream}", file_named(path, types))
     if source.schema.get(time, "time") not in ("int", "time"):
         raise InputError(
-            f"--time {time}: in {path.name} this column is {source.schema[time]}; event time is in whole microseconds"
+            f"--time {time}: in {path.name} this column is {source.schema[time]}; event time is in moments such as "
+            "2026-11-18T08:00:00Z, all of the first ones, or in whole microseconds"
         )
     if source.schema.get(time) == "int":
         source = source.with_columns(f"time of {stream}", **{time: _column(time)})
@@ -79,6 +89,8 @@ def _files(app: s.App, given: list[str]) -> dict[str, str]:
     named = dict(part.split("=", 1) for part in given if "=" in part)
     plain = [part for part in given if "=" not in part]
     wanted = [name for name in _streams_read(app) if name not in named]
+    if not _streams_read(app):
+        raise FlowError("the query reads only streams that it makes itself, in a circle; one has to come from a file")
     if len(plain) != len(wanted):
         example = (wanted or ["levels"])[0]
         raise FlowError(
