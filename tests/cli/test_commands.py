@@ -60,6 +60,31 @@ def test_a_command_that_breaks_off_prints_one_json_document_with_the_error(headw
     assert said.splitlines()[-1] == f"error: {json.loads(out)['error']}"
 
 
+@pytest.mark.parametrize(
+    "words",
+    [("run", "tanks.py", "--workers", "x"), ("run",), ("run", "tanks.py", "--nix"), ("nix",), ("net", "show", "--nix")],
+)
+def test_what_options_refuse_is_one_json_document_too(headwater, words):
+    code, out, said = headwater(*words, "--json")
+    assert code == 2
+    assert json.loads(out)["error"] in " ".join(said.replace("│", " ").split())
+
+
+@pytest.mark.parametrize("flow", ["leaves.py", "leaves:flow"])
+def test_a_flow_whose_file_ends_python_is_told_with_its_line(headwater, tmp_path, flow):
+    (tmp_path / "leaves.py").write_text("import sys\n\nsys.exit(3)\n")
+    code, out, said = headwater("run", flow, "--json")
+    assert code == 2
+    assert "leaves.py:3" in said
+    assert json.loads(out)["error"].endswith("SystemExit: 3")
+
+
+def test_a_flow_may_be_called_as_a_module_of_pythons_own(headwater, tmp_path):
+    (tmp_path / "queue.py").write_text(FLOW)
+    code, _, said = headwater("run", "queue.py")
+    assert code == 0, said
+
+
 def test_a_run_that_breaks_off_has_one_document_too(headwater, tmp_path):
     (tmp_path / "broken.py").write_text(
         FLOW.replace('.write("out", io.Discard())', '.map("no", lambda r: 1 / 0, on_error="stop")')
@@ -306,8 +331,9 @@ def test_a_document_among_records_is_refused(headwater, tmp_path, sink):
             "--until is a moment such as",
         ),
         (["--web-listen", "127.0.0.1:0"], "--web-listen says where the dashboard is, and means nothing without --web"),
-        (["--rate", "abc"], "--rate is records/s, a number above 0; got 'abc'"),
-        (["--rate", "0"], "--rate is records/s, a number above 0; got '0'"),
+        (["--rate", "abc"], "--rate is records/s, a number above 0, or with a unit such as 90/min; got 'abc'"),
+        (["--rate", "0"], "--rate is records/s, a number above 0, or with a unit such as 90/min; got '0'"),
+        (["--rate", "5/fortnight"], "--rate is records/s, a number above 0, or with a unit"),
         (["--realtime"], "--realtime is about a promise, and means nothing without --promise RATE"),
     ],
 )
@@ -361,3 +387,20 @@ def test_settings_of_spark_are_given_on_the_command_line(headwater, monkeypatch)
     )
     code, _, err = headwater("run", "tanks.py", "-c", "spark.driver.memory=3g")
     assert (code, "--conf is Spark's and means nothing with --on engine" in err) == (2, True)
+
+
+@pytest.mark.parametrize("sink", ['JsonLines("-")', 'Csv("-")', "Console(limit=10**9)"])
+def test_a_run_ends_when_nobody_reads_its_output_any_more(tmp_path, sink):
+    (tmp_path / "pipe.py").write_text(
+        "from headwater import Flow, io\nflow = Flow('pipe')\n"
+        "numbers = flow.read('numbers', io.Generate(lambda numbers: {'n': numbers}, {'n': int}, rate=20_000))\n"
+        f"numbers.write('out', io.{sink})\n"
+    )
+    words = [sys.executable, "-m", "headwater", "run", "pipe.py", "--for", "60s"]
+    with subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as run:
+        assert run.stdout.readline()
+        run.stdout.close()
+        said = run.stderr.read()
+        assert run.wait() == 1
+    if "Console" not in sink:  # where the report would go to standard output too
+        assert said.splitlines()[-1] == "error: sink 'out' ended the run: nobody reads standard output any more"

@@ -155,6 +155,12 @@ def test_net_is_made_and_shown(files):
             ("tanks_flow.py", "net.toml", "--profile", "profile.json", "--objective", "speed"),
             "unknown measure 'speed'",
         ),
+        (
+            ("tanks_flow.py", "net.toml", "--profile", "profile.json", "--pin", "low=a", "--pin", "low=b"),
+            "--pin says low=a and low=b; give one of them",
+        ),
+        (("tanks_flow.py", "net.toml", "--rate", "5", "--rate", "6"), "--rate is one number for all sources"),
+        (("tanks_flow.py", "net.toml", "--rate", "5/fortnight"), "--rate: cannot read rate '5/fortnight'"),
         (("--problem", "cases.json", "--case", "9_9_9"), "no dataflow '9_9_9'"),
         # what is wrong on the command line itself is said before a profile is measured, so none is given here
         (("tanks_flow.py", "net.toml", "--strategy", "exakt"), "did you mean 'exact'"),

@@ -12,6 +12,9 @@ from typer.core import TyperCommand, TyperGroup
 
 from headwater.errors import RunError
 
+#: what a command line that cannot be read raises: Click's, which Typer has in its own packages or beside it
+UsageError = typer.BadParameter.__mro__[1]
+
 #: how all commands are shown, those of other packages too
 LOOK: dict[str, Any] = {
     "add_completion": False,
@@ -75,3 +78,15 @@ class Commands(TyperGroup):
         """Return the command that is called, imported by now."""
         name, command, rest = super().resolve_command(ctx, args)
         return name, self.known[name].loaded() if name in self.known else command, rest
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command that is called; what its options refuse is an answer of `--json`, as any other error is."""
+        wants_json = "--json" in (*ctx._protected_args, *ctx.args)
+        try:
+            return super().invoke(ctx)
+        except UsageError as error:
+            if wants_json:
+                from headwater.cli.screen import print_json
+
+                print_json({"error": error.format_message()})
+            raise

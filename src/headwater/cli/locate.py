@@ -47,7 +47,9 @@ def _no_file(path: Path) -> FlowError:
 def _module_at(path: Path, text: bytes | None = None) -> ModuleType:
     if not path.is_file():
         raise _no_file(path)
-    spec = importlib.util.spec_from_file_location(path.stem, path)
+    # a module of Python's own keeps its name: others import that, and not a flow
+    name = f"{path.stem}_flow" if path.stem in sys.stdlib_module_names else path.stem
+    spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise FlowError(
             f"{str(path)!r} is no Python file, and flows are written in Python; name a file that ends in .py"
@@ -55,20 +57,21 @@ def _module_at(path: Path, text: bytes | None = None) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     # the flow's own neighbours can be imported, as when Python runs the file
     sys.path.insert(0, str(path.parent.resolve()))
-    sys.modules[path.stem] = module
+    sys.modules[name] = module
     try:
         if text is None:
             spec.loader.exec_module(module)
         else:
             exec(compile(text, path, "exec"), vars(module))
-    except HeadwaterError:
-        raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # a script that ends itself is no flow
+        del sys.modules[name]  # as Python does with what could not be imported
+        if isinstance(error, HeadwaterError):
+            raise
         raise FlowError(f"{_line_in(path, error)}: {type(error).__name__}: {error}") from error
     return module
 
 
-def _line_in(path: Path, error: Exception) -> str:
+def _line_in(path: Path, error: BaseException) -> str:
     """Return file:line of the user's own line that raised."""
     frames = traceback.extract_tb(error.__traceback__)
     lines = [frame.lineno for frame in frames if Path(frame.filename).resolve() == path.resolve()]
@@ -85,6 +88,11 @@ def _module_named(name: str) -> ModuleType:
         raise FlowError(
             f"cannot import {name!r}: {error}; is the name right, and are you in the right folder?"
         ) from None
+    except HeadwaterError:
+        raise
+    except (Exception, SystemExit) as error:
+        at = traceback.extract_tb(error.__traceback__)[-1]
+        raise FlowError(f"{name} ({at.filename}:{at.lineno}): {type(error).__name__}: {error}") from error
 
 
 def _in_module(module: ModuleType, attribute: str, where: str) -> Flow:

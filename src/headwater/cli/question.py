@@ -11,8 +11,9 @@ from headwater import net as nets
 from headwater.cli.locate import find_flow
 from headwater.cli.plugins import problem_reader
 from headwater.cli.screen import err, progress
-from headwater.errors import PlacementError, listed, suggestion
+from headwater.errors import FlowError, PlacementError, listed, suggestion
 from headwater.flow import Flow
+from headwater.flow.contract import rate_hz
 from headwater.flow.duration import microseconds_of
 from headwater.flow.profile import Profile
 from headwater.net.net import Net
@@ -142,7 +143,7 @@ def with_constraints(asked: Problem, copies: Mapping[str, int] | None, constrain
 
 def of_file(path: Path, case: str | None, rate: list[str] | None, resources: str) -> Problem:
     """A dataflow of a file of CEP dataflows, the first if none is named."""
-    hz = number("--rate", rate[0]) if rate else 100.0
+    hz = _rate(rate[0]) if rate else 100.0
     chosen, others, problem = problem_reader()(path, case, hz, resources)
     if case is None and others:
         err.print(f"placing {chosen}, the first of {others + 1} dataflows; choose with --case")
@@ -184,18 +185,33 @@ def measured_speed(measured_on: str | None, costs: Profile, net: Net, *, quiet: 
 def speed_named(measured_on: str, net: Net) -> float:
     """Return the speed that `--measured-on` says: that of a class of the net, or a number."""
     classes = {c.name: c.cpu_ips for c in net.classes}
-    speed = classes[measured_on] if measured_on in classes else number("--measured-on", measured_on)
+    try:
+        speed = classes[measured_on] if measured_on in classes else number("--measured-on", measured_on)
+    except PlacementError:
+        speed = 0.0
     if not speed:
         raise PlacementError(
-            f"--measured-on is a class of net '{net.name}' ({listed(classes)}), or a number above 0; got 0"
+            f"--measured-on is a class of net '{net.name}' ({listed(classes)}), or a number above 0; got {measured_on!r}"
+            f"{suggestion(measured_on, classes)}"
         )
     return speed
 
 
 def _rates(texts: list[str] | None) -> Rates:
     if texts and "=" in texts[0]:
-        return {name: number("--rate", text) for name, text in pairs("--rate", texts).items()}
-    return number("--rate", texts[0]) if texts else RATE_HZ
+        return {name: _rate(text) for name, text in pairs("--rate", texts).items()}
+    if texts and len(texts) > 1:
+        raise PlacementError(
+            f"--rate is one number for all sources, or SOURCE=NUMBER for each; got {' and '.join(texts)}"
+        )
+    return _rate(texts[0]) if texts else RATE_HZ
+
+
+def _rate(text: str) -> float:
+    try:
+        return rate_hz(text) if "/" in text else number("--rate", text)
+    except FlowError as error:
+        raise PlacementError(f"--rate: {error}") from None
 
 
 def _rates_of(flow: Flow, rates: Rates, flows: Iterable[Flow]) -> Rates:
@@ -251,12 +267,13 @@ def _named(constraints: Constraints, problem: Problem) -> Constraints:
 
 def pairs(option: str, texts: list[str] | None) -> dict[str, str]:
     """Read NAME=VALUE, any number of them."""
-    out = {}
+    out: dict[str, str] = {}
     for text in texts or ():
         name, equals, value = text.partition("=")
         if not equals or not name or not value:
             raise PlacementError(f"{option} is written NAME=VALUE; got {text!r}")
-        out[name] = value
+        if out.setdefault(name, value) != value:
+            raise PlacementError(f"{option} says {name}={out[name]} and {name}={value}; give one of them")
     return out
 
 

@@ -30,7 +30,8 @@ from headwater.engine.memory import keep_freed, share_arenas
 from headwater.engine.options import HANG, LINGER, OnHang, WhenFull
 from headwater.engine.policy import DEFAULT, POLICIES
 from headwater.engine.scheduler import Take
-from headwater.errors import RunError, listed, suggestion
+from headwater.errors import FlowError, RunError, listed, suggestion
+from headwater.flow.contract import rate_hz
 from headwater.flow.duration import microseconds_of
 from headwater.flow.flow import DEAD_LETTERS, Flow
 from headwater.io.urls import path_in, shown
@@ -323,9 +324,7 @@ def run(
                 _show(error.report, as_json=as_json, to=to)
             raise
     _show(report, as_json=as_json, to=to)
-    if _all_are_dead(running.flow, report):
-        err.print(f"all {report.last.records_in:,} records became dead letters, and nothing was written")
-        raise typer.Exit(1)
+    exit_if_all_are_dead(running.flow, report)
 
 
 def _prepare_spark(master: str | None, settings: dict[str, str]) -> None:
@@ -379,11 +378,13 @@ def _refuse_of_promise(promised: bool, **of_it: Any) -> None:
             raise RunError(f"{option} is the engine's and means nothing with --on spark")
 
 
-def _all_are_dead(flow: Flow, report: Report) -> bool:
-    """Say whether no record got anywhere, but for sinks of dead letters: it ran, but the answer is no."""
+def exit_if_all_are_dead(flow: Flow, report: Report) -> None:
+    """End with 1 where no record got anywhere, but for sinks of dead letters: it ran, but the answer is no."""
     for_letters = flow.reached_from(DEAD_LETTERS)
     written = sum(count for sink, count in report.last.records_out.items() if sink not in for_letters)
-    return 0 < report.last.records_in <= report.dead_letters and not written
+    if 0 < report.last.records_in <= report.dead_letters and not written:
+        err.print(f"all {report.last.records_in:,} records became dead letters, and nothing was written")
+        raise typer.Exit(1)
 
 
 def _show(report: Report, *, as_json: bool, to: Console) -> None:
@@ -417,10 +418,10 @@ def _check_checkpoint(checkpoint: str | None, of_it: dict[str, Any]) -> None:
 
 def _parsed_rate(text: str) -> float:
     """Read `--rate`."""
-    with suppress(ValueError):
-        if 0 < (rate := float(text)) < inf:
+    with suppress(ValueError, FlowError):
+        if 0 < (rate := rate_hz(text) if "/" in text else float(text)) < inf:
             return rate
-    raise RunError(f"--rate is records/s, a number above 0; got {text!r}")
+    raise RunError(f"--rate is records/s, a number above 0, or with a unit such as 90/min; got {text!r}")
 
 
 def _refuse_others(on: str, engines: dict[str, Any], sparks: dict[str, Any]) -> None:

@@ -50,6 +50,8 @@ def microseconds(duration: Duration) -> int:
                 return round(float(amount) * _MICROSECONDS[name])
     bare = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*", duration)
     hint = f"; did you mean '{bare[1]} s' or '{bare[1]} ms'?" if bare else ""
+    if match and match[2].lower() == "m":
+        hint = f"; did you mean '{match[1]} min' or '{match[1]} ms'?"
     raise FlowError(
         f"cannot read duration {duration!r}: expected a number and a unit (us, ms, s, min, h, d), such as '100 ms'{hint}"
     )

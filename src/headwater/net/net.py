@@ -10,7 +10,7 @@ from functools import cached_property
 
 import numpy as np
 
-from headwater.errors import NetError
+from headwater.errors import NetError, suggestion
 from headwater.net.arrays import Flags, Floats, Ints, Kinds
 from headwater.net.device import DeviceClass
 from headwater.net.wan import Held, Wan, Without
@@ -184,7 +184,8 @@ class Net:
             if found is not None:
                 return found
         some = ", ".join(f"'{self.device_name(d)}'" for d in range(min(3, len(self))))
-        raise NetError(f"net '{self.name}' has no device '{name}'; its {len(self):,} devices begin {some}")
+        slip = suggestion(name, self.zones[:1000])  # of many, to compare with all takes longer than to look
+        raise NetError(f"net '{self.name}' has no device '{name}'; its {len(self):,} devices begin {some}{slip}")
 
     def zone(self, name: str) -> int:
         """The number of the zone called `name`."""

@@ -46,6 +46,8 @@ def net_from_table(given: Mapping[str, Any], stem: str) -> Net:
     for zone in zones:
         if not isinstance(zone, Mapping) or not isinstance(zone.get("name"), str):
             raise NetError(f"every zone needs a name; got {zone!r:.80}")
+        if not zone["name"]:
+            raise NetError("a zone's name is never empty; give each [[zones]] table a name")
         _check_keys(f"zone '{zone['name']}'", zone, {"name", "trust", "devices", "up_s", "x", "y", "kind", "master"})
         devices = _devices(zone, classes)
         names.append(zone["name"])
@@ -172,6 +174,8 @@ def _wan(given: Mapping[str, Any], zones: list[Mapping[str, Any]]) -> Wan:
     _check_keys("wan", given, WAN_KEYS[kind])
     if kind == "matrix":
         rows = given.get("latency_s")
+        if rows is None:
+            raise NetError("wan.kind 'matrix' needs wan.latency_s, a square list of rows of seconds between zones")
         try:
             return Matrix(_matrix(rows))
         except (TypeError, ValueError) as slip:
