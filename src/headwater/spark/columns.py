@@ -77,7 +77,12 @@ class Columns:
         return self._with_spark().conditions(condition)
 
     def why_not(self, expr: Expr) -> str | None:
-        """Return why an expression has to run in Python, None when it need not; asks no Spark, and needs none."""
+        """Return why an expression has to run in Python, None when it need not; asks no Spark, and needs none.
+
+        >>> from headwater import col
+        >>> Columns(Schema.of({"x": float})).why_not(col.x ** 2)
+        '(col.x ** 2): powers differ in the last digit'
+        """
         try:
             _Translation(self, _Nothing()).result(expr)
         except NotNativeError as reason:
@@ -98,16 +103,6 @@ def native(expr: Expr, schema: Schema) -> Column:
 def schema_of(table: DataFrame) -> Schema:
     """Return the schema of those columns of a table that expressions can read."""
     return Schema.of({name: _TYPES[kind] for name, kind in table.dtypes if kind in _TYPES})
-
-
-def why_not(expr: Expr, schema: Schema) -> str | None:
-    """Return why an expression has to run in Python; None when it need not.
-
-    >>> from headwater import col
-    >>> why_not(col.x ** 2, Schema.of({"x": float}))
-    '(col.x ** 2): powers differ in the last digit'
-    """
-    return Columns(schema).why_not(expr)
 
 
 class _Nothing:
