@@ -45,7 +45,7 @@ def test_state_goes_from_job_to_job(spark, tmp_path):
     report = run.wait()
     assert report.last.records_in == 2000
     assert report.extra["spark"]["batches"] > 3
-    assert "2,000 records" in run.told()
+    assert "2,000 records" in run.status_line()
     for city in range(7):
         mine = [row["place"] for row in out.records if row["city"] == f"c{city}"]
         assert mine == list(range(1, len(mine) + 1))

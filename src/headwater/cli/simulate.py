@@ -10,8 +10,8 @@ import typer
 
 from headwater import net as nets
 from headwater import sim
-from headwater.cli.ask import CASE, PROBLEM, RESOURCES, Ask, with_ask
 from headwater.cli.placement import read_placement
+from headwater.cli.placement_options import CASE, PROBLEM, RESOURCES, Ask, with_ask
 from headwater.cli.question import MODEL, bound, of_file, with_constraints
 from headwater.cli.run import JSON, parsed_take
 from headwater.cli.screen import console, err, print_json, print_report, progress

@@ -23,7 +23,6 @@ from headwater.errors import HeadwaterError, RunError, is_described_wrongly
 from headwater.flow.flow import Flow
 from headwater.io.lock import FILE, Lock
 from headwater.metrics import Sample
-from headwater.serve.aside import come_back
 from headwater.serve.lifecycle import ABORT_S
 from headwater.serve.messages import (
     Assignment,
@@ -42,6 +41,7 @@ from headwater.serve.messages import (
     raw,
     shown,
 )
+from headwater.serve.priority import restore_priority
 from headwater.serve.usage import Usage
 from headwater.web.prometheus import families_of
 
@@ -113,7 +113,7 @@ def warmed(to_server: Line, make: Callable[[], T]) -> tuple[T, Assignment] | Non
     except HeadwaterError as error:
         to_server.say(Warm(shown(str(error))))
         return None
-    come_back()
+    restore_priority()
     to_server.say(Warm())
     task = to_server.hear()
     return (made, task) if isinstance(task, Assignment) else None

@@ -42,7 +42,7 @@ from headwater.serve.messages import (
 from headwater.serve.notify import Notifier
 from headwater.serve.served_flow import FlowVersion, ServedFlow
 from headwater.serve.settings import Settings, read_settings, settings_beside
-from headwater.serve.warm_process import Nursery
+from headwater.serve.warm_process import WarmPool
 from headwater.web.prometheus import Family
 
 log = logging.getLogger(__name__)
@@ -67,7 +67,7 @@ class Supervision:
         self._notifier, self._stop_within_s = notifier, stop_within_s
         self._flows: dict[str, ServedFlow] = {}
         self.changed: Callable[[], None] = lambda: None  #: called, by any thread, when a flow is not what it was
-        self.nursery = Nursery(lambda: self.changed())  #: processes of flows that are to run soon
+        self.warm_pool = WarmPool(lambda: self.changed())  #: processes of flows that are to run soon
         self._lock = threading.RLock()
         self._news = threading.Condition(self._lock)
         self._checks = threading.Semaphore(_CHECKS)
@@ -89,7 +89,7 @@ class Supervision:
             self._shut = True
             for served in list(self._flows.values()):
                 self._handle(served, Shut(now))
-        self.nursery.end_all()
+        self.warm_pool.end_all()
 
     def kill_all(self) -> None:
         """End every process at once, whatever it does; takes no lock."""
@@ -119,7 +119,7 @@ class Supervision:
     def warm(self, name: str, file: Path) -> None:
         """Have a process ready that has made the flow of a file, for when a flow of that name is started."""
         home = str(self.home.of_flow(name).path)
-        self.nursery.add(name, Assignment("warm", str(file), home, read_settings(settings_beside(file))))
+        self.warm_pool.add(name, Assignment("warm", str(file), home, read_settings(settings_beside(file))))
 
     def rest(self, name: str, file: Path) -> None:
         """Have what Spark has of a flow that stands still kept as the engine does; RunError where that cannot be."""
@@ -317,7 +317,7 @@ class Supervision:
         name = served.file.name
         if task.text is not None:
             return Child(name, task, hear, self._look_now)
-        return self.nursery.run(name, task, hear, self._look_now) or Child(name, task, hear, self._look_now)
+        return self.warm_pool.run(name, task, hear, self._look_now) or Child(name, task, hear, self._look_now)
 
     def _look_now(self) -> None:
         with self._news:

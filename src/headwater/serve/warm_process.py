@@ -10,9 +10,9 @@ import threading
 from collections.abc import Callable
 from typing import Literal
 
-from headwater.serve.aside import put_aside
 from headwater.serve.child import Child, why_it_died
 from headwater.serve.messages import Assignment, Statement, Warm
+from headwater.serve.priority import lower_priority
 
 log = logging.getLogger(__name__)
 
@@ -30,7 +30,7 @@ class WarmProcess:
         self._hear: Callable[[Statement], None] = self._heard
         self._gone: Callable[[], None] = self._left
         self._child = Child(name, task, lambda said: self._hear(said), lambda: self._gone())
-        put_aside(self._child.pid)
+        lower_priority(self._child.pid)
 
     @property
     def pid(self) -> int:
@@ -61,7 +61,7 @@ class WarmProcess:
         self._told()
 
 
-class Nursery:
+class WarmPool:
     """All that wait, by the names of their flows."""
 
     def __init__(self, told: Callable[[], None]) -> None:

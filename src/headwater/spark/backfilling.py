@@ -350,7 +350,7 @@ class Backfill:
             extra={"backfill": self._progress_told()},
         )
 
-    def told(self) -> str:
+    def status_line(self) -> str:
         """Say how far it has come, how fast, and how long it will take, in words."""
         progress = getattr(self, "_progress", None)
         done = self.tally.sample().records_in

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, cast
 
 from headwater import errors
 from headwater.data.jit import service
-from headwater.engine.forked import let_go_of_signals
+from headwater.engine.after_fork import let_go_of_signals
 from headwater.engine.lanes.lane import LaneRun
 from headwater.engine.lanes.wire import pack, report_to_wire, sample_to_wire, unpack
 from headwater.engine.memory import keep_freed, share_arenas

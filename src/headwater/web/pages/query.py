@@ -12,7 +12,7 @@ from headwater.web.api import Api, ApiError, of_flow
 from headwater.web.editor import Editor
 from headwater.web.figures import size
 from headwater.web.frame import Frame, empty, title
-from headwater.web.side import kinds_of, records_table
+from headwater.web.step_panel import kinds_of, records_table
 
 _LIMIT = 100  #: records of a stream that are looked at, matches of a file that are told
 _KEPT = 200  #: matches of a stream that stay on the page
