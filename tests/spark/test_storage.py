@@ -20,7 +20,7 @@ from headwater.errors import FlowError, RunError
 from headwater.flow.ranges import Sizes
 from headwater.spark.checkpoint import Checkpoint
 from headwater.spark.places import UrlPlace, place_of
-from headwater.spark.sinks import guarantee, open_sink, told_of
+from headwater.spark.sinks import guarantee, open_sink, delivery_text
 from headwater.spark.storage import Storage
 
 SCHEMA = {"n": int, "city": str}
@@ -239,7 +239,7 @@ def test_a_micro_batch_is_one_file_however_often_it_is_written(lake, tmp_path, f
 def test_tasks_write_files_of_this_machine_which_are_there_once(spark, tmp_path, form):
     source = io.JsonLines(written_lines(tmp_path / "in.jsonl", range(2000)), SCHEMA)
     flow = counting(source, io.SparkTable(f"file://{tmp_path}/out", form=form))
-    assert told_of(flow.steps["out"]) == "written by tasks, exactly once"
+    assert delivery_text(flow.steps["out"]) == "written by tasks, exactly once"
     with stopped_half_way(flow, checkpoint=tmp_path / "kept"):
         pass
     on_spark.run(flow, checkpoint=tmp_path / "kept")

@@ -26,7 +26,7 @@ from headwater.cli.web import shown
 from headwater.errors import HeadwaterError, RunError
 from headwater.flow.duration import microseconds_of
 from headwater.rate.process import began
-from headwater.serve.child import asked
+from headwater.serve.child import ask
 from headwater.serve.claims import twice
 from headwater.serve.folder import FlowFile, Folder
 from headwater.serve.home import Home, Note, default_token, flow_home, token_of
@@ -173,6 +173,6 @@ def _looked(file: FlowFile, kept: Path) -> Answer:
     home = flow_home(kept, file.name)
     try:
         settings = read_settings(settings_beside(file.path))
-        return asked(file.name, Assignment("check", str(file.path), str(home.path), settings), CHECK_S)
+        return ask(file.name, Assignment("check", str(file.path), str(home.path), settings), CHECK_S)
     except HeadwaterError as error:
         return Answer(str(error))

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from headwater.errors import FlowError, HeadwaterError, RunError
-from headwater.serve.child import Child, asked, reap_strangers, why_it_died
+from headwater.serve.child import Child, ask, reap_strangers, why_it_died
 from headwater.serve.folder import FlowFile, Folder
 from headwater.serve.home import Home
 from headwater.serve.lifecycle import (
@@ -124,7 +124,7 @@ class Supervision:
     def rest(self, name: str, file: Path) -> None:
         """Have what Spark has of a flow that stands still kept as the engine does; RunError where that cannot be."""
         home = str(self.home.of_flow(name).path)
-        answer = asked(name, Assignment("rest", str(file), home, read_settings(settings_beside(file))), REST_S)
+        answer = ask(name, Assignment("rest", str(file), home, read_settings(settings_beside(file))), REST_S)
         if answer.why is not None:
             raise RunError(answer.why)
 
@@ -138,9 +138,9 @@ class Supervision:
         with self._news:
             return self._news.wait_for(is_over, timeout=within_s)
 
-    def _asked(self, served: ServedFlow, task: Assignment, timeout_s: float) -> Any:
+    def _ask(self, served: ServedFlow, task: Assignment, timeout_s: float) -> Any:
         with self._checks:
-            answer = asked(served.file.name, task, timeout_s)
+            answer = ask(served.file.name, task, timeout_s)
         if answer.why is not None:
             raise RunError(answer.why)
         return answer
@@ -330,7 +330,7 @@ class Supervision:
         """See whether a changed file could take over; by a thread of its own."""
         why: str | None = None
         try:
-            self._asked(served, Assignment("check", *self._place(served), self._settings(served)), CHECK_S)
+            self._ask(served, Assignment("check", *self._place(served), self._settings(served)), CHECK_S)
         except HeadwaterError as error:
             why = str(error)
         with self._lock:

@@ -27,7 +27,7 @@ class WarmProcess:
         self.warmth: Warmth = "warming"
         self.why = ""  #: it is cold
         self._told = told
-        self._hear: Callable[[Statement], None] = self._heard
+        self._hear: Callable[[Statement], None] = self._note
         self._gone: Callable[[], None] = self._left
         self._child = Child(name, task, lambda said: self._hear(said), lambda: self._gone())
         lower_priority(self._child.pid)
@@ -51,7 +51,7 @@ class WarmProcess:
         if was_cold:
             log.warning("%s: is started anew: %s", self._child.name, self.why or why_it_died(code, self._child.lines))
 
-    def _heard(self, message: Statement) -> None:
+    def _note(self, message: Statement) -> None:
         if isinstance(message, Warm):
             self.warmth, self.why = ("warm", "") if message.why is None else ("cold", message.why)
             self._told()

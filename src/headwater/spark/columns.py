@@ -183,7 +183,7 @@ class _Translation:
         if name in ("length", "contains", "starts_with", "ends_with", "replace", "substring"):
             return self._of_text(call)
         if name in ("is_null", "is_nan", "is_in"):
-            return self._asked(call, kinds)
+            return self._null_test(call, kinds)
         if name in ("eq", "ne", "lt", "le", "gt", "ge"):
             return self._compared(call)
         common = _common(call, kinds, exact=self._exact)
@@ -281,7 +281,7 @@ class _Translation:
         below = self.F.when(args[0] % args[1] < 0, 1).otherwise(0)
         return self.F.call_function("div", args[0], args[1]) - below
 
-    def _asked(self, call: Call, kinds: list[Type]) -> Any:
+    def _null_test(self, call: Call, kinds: list[Type]) -> Any:
         column = self._column(call.args[0])
         if call.name == "is_null":
             return column.isNull()

@@ -29,7 +29,7 @@ from headwater.spark.heads import cut_behind, heads_of
 from headwater.spark.keyed import SourceStage
 from headwater.spark.native import reads
 from headwater.spark.options import SparkOptions
-from headwater.spark.progress import told_of_batches
+from headwater.spark.progress import batch_figures
 from headwater.spark.running import SparkRun
 from headwater.spark.seeds import seed_of, write_seeds
 from headwater.spark.session import is_local, session
@@ -170,7 +170,7 @@ class FiniteRun(SparkRun):
         return self.tally.sample()
 
     def _progress(self, last: Sample) -> dict[str, Any]:
-        return told_of_batches(self._took_ms, self.layout, last)
+        return batch_figures(self._took_ms, self.layout, last)
 
 
 class _File:

@@ -171,6 +171,6 @@ def _obey(connection: Connection, run: LaneRun, tell: Callable[[object], None]) 
                 tell({"sample": sample_to_wire(run.sample()), "kept": run.kept()})
             elif run.checkpointer is not None:
                 word, number = what.decode().split()
-                run.checkpointer.told(cast("Word", word), int(number))
+                run.checkpointer.tell(cast("Word", word), int(number))
     except (EOFError, OSError):
         os._exit(1)

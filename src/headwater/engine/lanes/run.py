@@ -190,7 +190,7 @@ class LanesRun:
 
     def _tell_of_checkpoint(self, word: Word, number: int) -> None:
         if self._own.checkpointer is not None:
-            self._own.checkpointer.told(word, number)
+            self._own.checkpointer.tell(word, number)
         self._tell_all(f"{word} {number}".encode())
 
     def _close(self) -> None:
@@ -267,12 +267,12 @@ class LanesRun:
                 if child.ended:  # meanwhile, with all others
                     continue
                 try:
-                    self._heard(child, unpack(connection.recv_bytes()))
+                    self._hear(child, unpack(connection.recv_bytes()))
                 except (EOFError, OSError):
                     self._gone(child, child.reap())
             self._leave_behind(living.values())
 
-    def _heard(self, child: Child, said: dict[str, Any]) -> None:
+    def _hear(self, child: Child, said: dict[str, Any]) -> None:
         if self._keeper is not None and said.keys() & {"saved", "unsaved", "ended"}:
             self._keeper.hear(child.lane, said)
             return
