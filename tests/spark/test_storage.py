@@ -20,7 +20,7 @@ from headwater.errors import FlowError, RunError
 from headwater.flow.ranges import Sizes
 from headwater.spark.checkpoint import Checkpoint
 from headwater.spark.places import UrlPlace, place_of
-from headwater.spark.sinks import guarantee, open_sink, delivery_text
+from headwater.spark.sinks import delivery_text, guarantee, open_sink
 from headwater.spark.storage import Storage
 
 SCHEMA = {"n": int, "city": str}

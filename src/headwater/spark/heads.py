@@ -20,7 +20,7 @@ from headwater.spark.frames import named
 from headwater.spark.native import as_table, reads, table_in
 from headwater.spark.options import Meaning
 from headwater.spark.pruning import columns_used
-from headwater.spark.relations import Relation, joined, apply_step, planned, planned_join, watermarked
+from headwater.spark.relations import Relation, apply_step, joined, planned, planned_join, watermarked
 from headwater.spark.stages import Layout, cut
 
 if TYPE_CHECKING:
