@@ -6,6 +6,7 @@ import json
 import time
 
 import pytest
+from counting import counting
 
 from headwater import Flow, Tumbling, agg, io
 from headwater import spark as on_spark
@@ -23,19 +24,6 @@ SMALL = Sizes(2, batch_bytes=8_000, piece_bytes=3_000)
 def lines(path, count):
     path.write_text("".join(json.dumps({"n": n, "city": f"c{n % 7}"}) + "\n" for n in range(count)))
     return io.JsonLines(path, SCHEMA)
-
-
-def counted(state, record):
-    state = (state or 0) + 1
-    return state, {"n": record["n"], "city": record["city"], "place": state}
-
-
-def counting(source, sink):
-    """Number the records of each city, which takes state."""
-    flow = Flow("counting")
-    read = flow.read("r", source).key_by("city")
-    read.process("count", counted, out={"n": int, "city": str, "place": int}).write("out", sink)
-    return flow
 
 
 def test_state_goes_from_job_to_job(spark, tmp_path):

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
+from counting import counting
 
 from headwater import Batch, Flow, Schema, io
 from headwater import spark as on_spark
@@ -43,19 +44,6 @@ def lake(spark, tmp_path):
 def written_lines(path, numbers):
     path.write_text("".join(json.dumps({"n": n, "city": f"c{n % 3}"}) + "\n" for n in numbers))
     return path
-
-
-def counted(state, record):
-    state = (state or 0) + 1
-    return state, {"n": record["n"], "city": record["city"], "place": state}
-
-
-def counting(source, sink):
-    """Number the records of each city, which takes state."""
-    flow = Flow("counting")
-    read = flow.read("r", source).key_by("city")
-    read.process("count", counted, out={"n": int, "city": str, "place": int}).write("out", sink)
-    return flow
 
 
 def json_rows(folder):
