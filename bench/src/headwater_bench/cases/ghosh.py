@@ -289,3 +289,14 @@ def _around(middle: float, spread: float) -> tuple[float, float, float]:
 def _sample(random: np.random.Generator, quartiles: tuple[float, float, float]) -> float:
     q1, q2, q3 = quartiles
     return float(random.uniform(q1, q2) if random.random() < 0.5 else random.uniform(q2, q3))
+
+
+def problem_of_file(path: Path, case: str | None, hz: float, resources: str) -> tuple[str, int, Problem]:
+    """Return the dataflow of a file that is asked for (the first if none is), how many others there are, and its problem."""
+    dags = {dag.name: dag for dag in read(path)}
+    if not dags:
+        raise PlacementError(f"file '{path}' holds no dataflow")
+    name = next(iter(dags)) if case is None else case
+    if name not in dags:
+        raise PlacementError(f"file '{path}' has no dataflow '{name}'{suggestion(name, dags)}")
+    return name, len(dags) - 1, problem(dags[name], hz, resources)
