@@ -15,7 +15,7 @@ import pytest
 
 from headwater.rate.client import connected
 from headwater.rate.peer import peer
-from headwater.serve.routes import found
+from headwater.serve.routes import matching_route
 from headwater.serve.schemas import SCHEMAS
 
 PATIENCE_S = 60
@@ -133,7 +133,7 @@ class Serving:
 
 def check_described(method, path, status, document):
     """Hold an answer against what the OpenAPI document says of it."""
-    route, _ = found(method, path)
+    route, _ = matching_route(method, path)
     described = "Error" if status >= 400 and not route.public else route.gives
     check_fits(document, {"$ref": f"#/components/schemas/{described}"}, f"{method} {path}")
 

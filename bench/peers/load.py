@@ -87,13 +87,6 @@ def answer(load: Load, sinks: list[Taken], ratio: float) -> dict[str, Any]:
     }
 
 
-def sensors_of(messages: list[bytes]) -> list[str]:
-    """Return the messages' sensors, each once."""
-    from tasks import parse
-
-    return sorted({parse((0, message))[2] for message in messages})
-
-
 def options() -> argparse.ArgumentParser:
     """Return what can be asked for on the command line."""
     options = argparse.ArgumentParser()

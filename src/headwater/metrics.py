@@ -358,10 +358,10 @@ def _cell(step: StepMetrics, column: str) -> str:
     return f"{value:.0%}" if column == "busy" else f"{value:,}"
 
 
-def _told(account: dict[str, Any]) -> str:
+def _account_text(account: dict[str, Any]) -> str:
     """Write what a sink tells of its records.
 
-    >>> _told({"forwarded": 1200, "waiting": 0, "dropped": {"log full": 3}})
+    >>> _account_text({"forwarded": 1200, "waiting": 0, "dropped": {"log full": 3}})
     '1,200 forwarded, 0 waiting, 3 dropped: log full'
     """
     counts = [f"{count:,} {what.replace('_', ' ')}" for what, count in account.items() if isinstance(count, int)]
@@ -428,7 +428,7 @@ class Report:
             *lines,
             *(f"shed {count:,}: {reason}" for reason, count in self.shed.items()),
             *(f"tried again {s.retries:,} times: step {s.name}" for s in steps if s.retries),
-            *(f"{step}: {_told(account)}" for step, account in self.extra.get("sinks", {}).items()),
+            *(f"{step}: {_account_text(account)}" for step, account in self.extra.get("sinks", {}).items()),
             *(f"dead letter from {letter['step']}: {letter['error']}" for letter in self.examples),
             *([f"ended by: {self.error}"] if self.error else []),
         ]

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from headwater.cli.ask import Ask
+from headwater.cli.placement_options import Ask
 from headwater.cli.planning import plans_of_flows, plans_of_plan
 from headwater.deploy.api.routes import Answers
 from headwater.deploy.coordinator.asking import NobodyError

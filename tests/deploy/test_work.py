@@ -29,7 +29,7 @@ from headwater.serve.settings import read_settings, settings_beside
 FILES = {"tanks.py": b"flow = None\n"}
 
 
-class Nursery:
+class WarmPool:
     """Has no processes."""
 
     def __init__(self):
@@ -49,12 +49,12 @@ class Service:
     """Serves nothing."""
 
     def __init__(self):
-        self.nursery = Nursery()
+        self.warm_pool = WarmPool()
         self.pids = {}
 
     def warm(self, name, file):
         self.settings = read_settings(settings_beside(file))
-        self.nursery.names.append(name)
+        self.warm_pool.names.append(name)
 
     def look(self):
         pass

@@ -10,7 +10,7 @@ from headwater.io.lock import Lock
 from headwater.rate import board
 from headwater.serve.messages import Assignment, Over, Running
 from headwater.serve.settings import Settings
-from headwater.serve.warm_process import Nursery
+from headwater.serve.warm_process import WarmPool
 from supervisors import end_supervisor
 
 FLOW = """
@@ -21,16 +21,16 @@ flow.read("numbers", io.Items([{{"n": n}} for n in range(10)])).write("out", io.
 """
 
 
-def told_by(nursery_of):
-    """Return a nursery, and a function that waits until the process of a flow is as it should be."""
+def told_by(pool_of):
+    """Return a pool, and a function that waits until the process of a flow is as it should be."""
     changed = queue.SimpleQueue()
-    nursery = nursery_of(lambda: changed.put(None))
+    pool = pool_of(lambda: changed.put(None))
 
     def until(name, warmth):
-        while nursery.warmth(name) != warmth:
+        while pool.warmth(name) != warmth:
             changed.get(timeout=60)
 
-    return nursery, until
+    return pool, until
 
 
 @pytest.fixture
@@ -51,14 +51,14 @@ def test_a_flow_that_was_made_before_runs_when_it_is_told_to_with_the_cores_that
     promised = Settings(
         promise="100/s", within="1s", profile=str(tmp_path / "profile.json"), trial=False, best_effort=True
     )
-    nursery, until = told_by(Nursery)
+    pool, until = told_by(WarmPool)
     given = (str(tmp_path / "numbers.py"), str(tmp_path / "home"), promised)
-    nursery.add("numbers", Assignment("warm", *given))
+    pool.add("numbers", Assignment("warm", *given))
     until("numbers", "warm")
     assert not (tmp_path / "home").exists()  # nothing that is kept was touched
     assert not (tmp_path / "out.jsonl").exists()
     (held,) = board(runtime).lanes
-    assert held.pid == nursery.pid("numbers")
+    assert held.pid == pool.pid("numbers")
     said, ran = queue.SimpleQueue(), []
 
     def hear(message):
@@ -68,25 +68,25 @@ def test_a_flow_that_was_made_before_runs_when_it_is_told_to_with_the_cores_that
             Lock(tmp_path / "home", "what is kept").release()  # which others may have at once
         said.put(message)
 
-    child = nursery.run("numbers", Assignment("run", *given), hear, lambda: said.put(None))
+    child = pool.run("numbers", Assignment("run", *given), hear, lambda: said.put(None))
     heard = list(iter(lambda: said.get(timeout=60), None))
     assert child.reap() == 0
     assert [type(each) for each in heard if isinstance(each, Running | Over)] == [Running, Over]
     assert len((tmp_path / "out.jsonl").read_text().splitlines()) == 10
-    assert nursery.warmth("numbers") == "cold"
+    assert pool.warmth("numbers") == "cold"
     assert ran in ([held.id], [])  # which it may have let go already, and asked for no other
 
 
 def test_a_file_that_cannot_be_imported_leaves_it_cold_and_one_that_is_not_needed_is_ended(tmp_path):
     (tmp_path / "broken.py").write_text("raise ValueError('no')\n")
     (tmp_path / "numbers.py").write_text(FLOW.format(out=str(tmp_path / "out.jsonl")))
-    nursery, until = told_by(Nursery)
+    pool, until = told_by(WarmPool)
     for name in ("broken", "numbers"):
         task = Assignment("warm", str(tmp_path / f"{name}.py"), str(tmp_path / "home"), Settings())
-        nursery.add(name, task)
+        pool.add(name, task)
     until("broken", "cold")
-    assert nursery.run("broken", task, print, print) is None
+    assert pool.run("broken", task, print, print) is None
     until("numbers", "warm")
-    nursery.end_all()
-    assert nursery.warmth("numbers") == "cold"
+    pool.end_all()
+    assert pool.warmth("numbers") == "cold"
     assert not (tmp_path / "out.jsonl").exists()

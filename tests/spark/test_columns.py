@@ -13,7 +13,7 @@ from headwater.operators.expression import compiled
 
 pyspark = pytest.importorskip("pyspark")
 
-from headwater.spark.columns import Columns, native, why_not  # noqa: E402
+from headwater.spark.columns import Columns, native  # noqa: E402
 
 SCHEMA = Schema.of(
     {"i": int, "j": int, "x": float, "y": float, "f": "float32", "b": bool, "s": str, "t": str, "at": "time"}
@@ -100,7 +100,7 @@ def test_a_native_column_computes_what_the_expression_computes_and_conditions_ho
 
 @pytest.mark.parametrize("expr", IN_PYTHON, ids=str)
 def test_what_spark_computes_otherwise_is_left_to_python_with_a_reason(spark, expr: Expr):
-    reason = why_not(expr, SCHEMA)
+    reason = Columns(SCHEMA).why_not(expr)
     assert reason is not None
     assert reason.startswith(str(expr))
 

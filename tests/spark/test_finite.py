@@ -6,6 +6,7 @@ import json
 import time
 
 import pytest
+from counting import counting
 
 from headwater import Flow, Tumbling, agg, io
 from headwater import spark as on_spark
@@ -25,19 +26,6 @@ def lines(path, count):
     return io.JsonLines(path, SCHEMA)
 
 
-def counted(state, record):
-    state = (state or 0) + 1
-    return state, {"n": record["n"], "city": record["city"], "place": state}
-
-
-def counting(source, sink):
-    """Number the records of each city, which takes state."""
-    flow = Flow("counting")
-    read = flow.read("r", source).key_by("city")
-    read.process("count", counted, out={"n": int, "city": str, "place": int}).write("out", sink)
-    return flow
-
-
 def test_state_goes_from_job_to_job(spark, tmp_path):
     out = io.Collect()
     run = on_spark.start(counting(lines(tmp_path / "in.jsonl", 2000), out), sizes=SMALL)
@@ -45,7 +33,7 @@ def test_state_goes_from_job_to_job(spark, tmp_path):
     report = run.wait()
     assert report.last.records_in == 2000
     assert report.extra["spark"]["batches"] > 3
-    assert "2,000 records" in run.told()
+    assert "2,000 records" in run.status_line()
     for city in range(7):
         mine = [row["place"] for row in out.records if row["city"] == f"c{city}"]
         assert mine == list(range(1, len(mine) + 1))

@@ -53,7 +53,9 @@ def server(monkeypatch, tmp_path):
     monkeypatch.setenv(SERVER, "")  # which is put back
     monkeypatch.setattr(forkserver, "_process", None)
     (tmp_path / "told.py").write_text(MODULE)
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as of a command that is run by `nohup`
     forkserver.start()
+    signal.signal(signal.SIGHUP, before)
     yield tmp_path
     forkserver.stop()
 

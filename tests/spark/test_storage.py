@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
+from counting import counting
 
 from headwater import Batch, Flow, Schema, io
 from headwater import spark as on_spark
@@ -20,7 +21,7 @@ from headwater.errors import FlowError, RunError
 from headwater.flow.ranges import Sizes
 from headwater.spark.checkpoint import Checkpoint
 from headwater.spark.places import UrlPlace, place_of
-from headwater.spark.sinks import guarantee, open_sink, told_of
+from headwater.spark.sinks import delivery_text, guarantee, open_sink
 from headwater.spark.storage import Storage
 
 SCHEMA = {"n": int, "city": str}
@@ -43,19 +44,6 @@ def lake(spark, tmp_path):
 def written_lines(path, numbers):
     path.write_text("".join(json.dumps({"n": n, "city": f"c{n % 3}"}) + "\n" for n in numbers))
     return path
-
-
-def counted(state, record):
-    state = (state or 0) + 1
-    return state, {"n": record["n"], "city": record["city"], "place": state}
-
-
-def counting(source, sink):
-    """Number the records of each city, which takes state."""
-    flow = Flow("counting")
-    read = flow.read("r", source).key_by("city")
-    read.process("count", counted, out={"n": int, "city": str, "place": int}).write("out", sink)
-    return flow
 
 
 def json_rows(folder):
@@ -239,7 +227,7 @@ def test_a_micro_batch_is_one_file_however_often_it_is_written(lake, tmp_path, f
 def test_tasks_write_files_of_this_machine_which_are_there_once(spark, tmp_path, form):
     source = io.JsonLines(written_lines(tmp_path / "in.jsonl", range(2000)), SCHEMA)
     flow = counting(source, io.SparkTable(f"file://{tmp_path}/out", form=form))
-    assert told_of(flow.steps["out"]) == "written by tasks, exactly once"
+    assert delivery_text(flow.steps["out"]) == "written by tasks, exactly once"
     with stopped_half_way(flow, checkpoint=tmp_path / "kept"):
         pass
     on_spark.run(flow, checkpoint=tmp_path / "kept")

@@ -11,8 +11,8 @@ import pytest
 
 from browsing import IMAGE, PATIENCE_MS, SCRIPT, cells, expect, keyed, lent, looked_at, opened
 from headwater.web.figures import size
-from headwater.web.past import clock
 from headwater.web.reading import cells_of, steps_now
+from headwater.web.series import clock
 from serving import Serving
 
 #: ends by itself, so its figures stand still; of 300 records 60 go on, and 3 break a step

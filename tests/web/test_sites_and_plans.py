@@ -23,7 +23,7 @@ from headwater.deploy.coordinator.state import StateFolder
 from headwater.place import Plan
 from headwater.serve.http import Server
 from headwater.serve.openapi import described
-from headwater.serve.routes import Route, document, found
+from headwater.serve.routes import Route, document, matching_route
 from headwater.web.plan_words import changes, reasons_of, rehearsal_of, row_of
 from headwater.web.process import Dashboard
 from headwater.web.settings import Settings
@@ -175,7 +175,7 @@ def ask(shown, path, body=None, **head):
     answer = line.getresponse()
     status, told = answer.status, json.loads(answer.read())
     line.close()
-    route, _ = found("GET" if body is None else "POST", path, shown.answers.routes)
+    route, _ = matching_route("GET" if body is None else "POST", path, shown.answers.routes)
     check_fits(told, {"$ref": f"/{'Error' if status >= 400 else route.gives}"}, path, SCHEMAS)
     return status, told
 

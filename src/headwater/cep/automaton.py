@@ -252,7 +252,7 @@ class _Resolver:
         """Return a column and its type, or complain."""
         if self._is_own(attribute):
             kind = column_type(self.text, attribute, self.stream, self.known[self.stream])
-            return self._found(attribute.name, s.Attribute(attribute.name), kind)
+            return self._reads(attribute.name, s.Attribute(attribute.name), kind)
         ref = attribute.ref
         assert ref is not None
         if ref not in self.refs:
@@ -267,9 +267,9 @@ class _Resolver:
             )
         stream, _ = self.refs[ref]
         full = indexed(attribute, self.refs)
-        return self._found(label(full), full, column_type(self.text, attribute, stream, self.known[stream]))
+        return self._reads(label(full), full, column_type(self.text, attribute, stream, self.known[stream]))
 
-    def _found(self, column: str, attribute: s.Attribute, kind: Type) -> tuple[str, Type]:
+    def _reads(self, column: str, attribute: s.Attribute, kind: Type) -> tuple[str, Type]:
         self.reads[column] = (attribute, kind)
         return column, kind
 

@@ -46,7 +46,7 @@ def error_at(text: str, at: Position, message: str) -> QueryError:
 def expected_here(text: str, error: UnexpectedInput) -> QueryError:
     """Return the message for the first place at which the text stops making sense."""
     start = _start(text, error)
-    found = _found(text, start)
+    found = _token_at(text, start)
     at = (start, start + max(1, len(found)))
     before = text[:start].rstrip()
     hint = _hint(text, before, found, start, _expected(error))
@@ -61,7 +61,7 @@ def _start(text: str, error: UnexpectedInput) -> int:
     return len(text.rstrip()) if error.pos_in_stream is None else int(error.pos_in_stream)
 
 
-def _found(text: str, start: int) -> str:
+def _token_at(text: str, start: int) -> str:
     match = re.compile(r"\w+|==?|<=|>=|!=|->|\S").match(text, start)
     return match.group() if match else ""
 

@@ -14,10 +14,10 @@ from headwater.cli.address import address_of
 from headwater.cli.part import flow_deployed
 from headwater.cli.run import JSON
 from headwater.cli.screen import print_json
+from headwater.cli.site_web import LISTEN as WEB_LISTEN
+from headwater.cli.site_web import Web, WebListen, check_dashboard, site_dashboard
 from headwater.cli.sites import SITES, STATE, Coordinators, print_sites
 from headwater.cli.submission import PLANS, Submission, Terms, submission
-from headwater.cli.window import LISTEN as WEB_LISTEN
-from headwater.cli.window import Web, WebListen, check_window, window
 from headwater.deploy.coordinator.events import Deploy, Drop, Resume
 from headwater.deploy.coordinator.server import Server, until
 from headwater.deploy.coordinator.state import StateFolder
@@ -117,7 +117,7 @@ def deploy(
     """
     if log.getEffectiveLevel() == logging.WARNING:
         log.setLevel(logging.INFO)
-    web_at = check_window(web, web_listen, WEB_LISTEN)
+    web_at = check_dashboard(web, web_listen, WEB_LISTEN)
     folder = StateFolder(state)
     if every is not None:
         microseconds_of("--every", every)
@@ -142,7 +142,7 @@ def deploy(
         at = folder.settled_address(*at)
     else:
         check_listen(folder, at)
-    with window(web, web_at, folder, plans=lambda: _plans(what, folder)):
+    with site_dashboard(web, web_at, folder, plans=lambda: _plans(what, folder)):
         document = asyncio.run(_held(folder, asked, at, within_s))
     if as_json:
         print_json(document)

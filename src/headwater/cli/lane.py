@@ -53,7 +53,7 @@ def main() -> None:
     if task.what == "run":
         lane = Lane(to_server, task)
         if ready is None:
-            code = lane.live(_made, _begin)
+            code = lane.live(_make_flow, _begin)
         else:
             flow, ahead = ready
             code = lane.live(lambda _: flow, partial(_begin, ahead=ahead))
@@ -143,7 +143,7 @@ def _contract(task: Assignment, flow: Flow) -> Contract | None:
         raise FlowError(f"{settings_beside(Path(task.file))}: {at}: {error}") from None
 
 
-def _made(task: Assignment) -> Flow:
+def _make_flow(task: Assignment) -> Flow:
     """Make the flow, in a process that is to run it."""
     share_arenas()
     if "lanes" in task.settings.options:
@@ -163,7 +163,7 @@ def _prepared(task: Assignment) -> _Ready:
     from headwater.engine.dead import keeping
     from headwater.engine.warm import load_ahead
 
-    flow = _made(task)
+    flow = _make_flow(task)
     if task.settings.on == _SPARK:
         from headwater.spark.session import session
 

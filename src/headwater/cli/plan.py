@@ -9,12 +9,12 @@ from typing import Annotated, Any
 import typer
 
 from headwater import net as nets
-from headwater.cli.ask import CASE, GIVEN, PROBLEM, RESOURCES, Ask, with_ask
 from headwater.cli.placement import read_placement
+from headwater.cli.placement_options import CASE, GIVEN, PROBLEM, RESOURCES, Ask, with_ask
 from headwater.cli.question import number, of_file, pairs, whole, with_constraints
 from headwater.cli.run import JSON
 from headwater.cli.screen import print_answer, progress
-from headwater.cli.window import PLAN_LISTEN, PlanWebListen, check_window
+from headwater.cli.site_web import PLAN_LISTEN, PlanWebListen, check_dashboard
 from headwater.cli.writable import PICTURES, check_file
 from headwater.errors import PlacementError
 from headwater.net.arrays import Ints
@@ -104,7 +104,7 @@ def plan(
     numbers = {step: whole("--copies", text) for step, text in pairs("--copies", copies).items()}
     solve, budget = strategy(strategy_name), ask.budget(objective, gap)
     _check_questions(add, before, lost, problem)
-    web_at = check_window(web, web_listen, PLAN_LISTEN)
+    web_at = check_dashboard(web, web_listen, PLAN_LISTEN)
     if web:
         from headwater.cli.planning import plan_in_browser
 

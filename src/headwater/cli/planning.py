@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from headwater import net as nets
-from headwater.cli.ask import Ask
 from headwater.cli.locate import find_flow
+from headwater.cli.placement_options import Ask
 from headwater.cli.question import Question, measured
+from headwater.cli.site_web import TOKEN
 from headwater.cli.sites import STATE
 from headwater.cli.web import answered
-from headwater.cli.window import TOKEN
 from headwater.deploy.api.plans import Plans
 from headwater.deploy.api.routes import Answers
 from headwater.deploy.api.sites import Sites

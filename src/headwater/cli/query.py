@@ -20,7 +20,7 @@ from headwater.errors import FlowError, InputError, listed
 from headwater.flow import Flow
 from headwater.flow.stream import Stream
 from headwater.io import Collect, Console
-from headwater.io.by_ending import file_named
+from headwater.io.file_format import file_named
 from headwater.io.records import json_lines
 
 

@@ -19,8 +19,8 @@ from headwater.cli.promise import contract_of, give_way, keeps, promised_on_spar
 from headwater.cli.rewire import rewired, source_of
 from headwater.cli.screen import console, err, live, print_json, print_report, progress, want_json
 from headwater.cli.signals import stopped_by_signals
+from headwater.cli.site_web import check_dashboard
 from headwater.cli.stdout import carries_records
-from headwater.cli.window import check_window
 from headwater.cli.writable import check_folder
 from headwater.data.jit import answering_at_once
 from headwater.data.timestamps import micros_of_text
@@ -188,7 +188,7 @@ def run(
         if chosen_one not in (known := get_args(choices)):
             raise RunError(f"--{option} is one of {listed(known)}; got {chosen_one!r}{suggestion(chosen_one, known)}")
     check_folder("--output", output)
-    web_at = check_window(web, web_listen, "127.0.0.1:0")
+    web_at = check_dashboard(web, web_listen, "127.0.0.1:0")
     if prometheus is not None:
         from headwater.web.prometheus import check_port, serve
 
@@ -318,7 +318,7 @@ def run(
             pages = watched(running, web_at, kept, dead)
         try:
             with pages:
-                report = live(running) if show else _waited(running, getattr(running, "told", None))
+                report = live(running) if show else _waited(running, getattr(running, "status_line", None))
         except RunError as error:
             if error.report is not None:
                 _show(error.report, as_json=as_json, to=to)
@@ -351,7 +351,7 @@ def _history(chosen: Flow, tables: dict[str, str], show: bool, **options: Any) -
         running = spark.start_backfill(chosen, tables, **options)
     with stopped_by_signals() as started:
         started(running)
-        return live(running) if show else _waited(running, running.told)
+        return live(running) if show else _waited(running, running.status_line)
 
 
 def _check_history(backfill: list[str] | None, of_it: dict[str, Any]) -> None:
@@ -456,13 +456,13 @@ def parsed_lanes(text: str | None) -> Lanes | None:
     return int(text)
 
 
-def _waited(running: Any, told: Callable[[], str] | None = None) -> Report:
+def _waited(running: Any, status_line: Callable[[], str] | None = None) -> Report:
     report: Report | None = None
     with progress(f"running {running.flow.name}") as say:
         while report is None:
             report = running.wait(0.2)
-            if told is not None and report is None and err.is_terminal:
-                say(told())
+            if status_line is not None and report is None and err.is_terminal:
+                say(status_line())
     return report
 
 

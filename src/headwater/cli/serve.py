@@ -20,13 +20,13 @@ from rich.table import Table
 from headwater.cli.address import address_of
 from headwater.cli.run import JSON
 from headwater.cli.screen import console, print_json, progress
+from headwater.cli.site_web import check_dashboard
 from headwater.cli.web import LISTEN as WEB_LISTEN
 from headwater.cli.web import shown
-from headwater.cli.window import check_window
 from headwater.errors import HeadwaterError, RunError
 from headwater.flow.duration import microseconds_of
 from headwater.rate.process import began
-from headwater.serve.child import asked
+from headwater.serve.child import ask
 from headwater.serve.claims import twice
 from headwater.serve.folder import FlowFile, Folder
 from headwater.serve.home import Home, Note, default_token, flow_home, token_of
@@ -83,7 +83,7 @@ def serve(
     if not log.isEnabledFor(logging.INFO) and logging.getLogger().level == logging.WARNING:
         log.setLevel(logging.INFO)  # unless warnings are not wanted either
     host, port = address_of("--listen", listen, f"{LISTEN} or [::1]:8470")
-    web_at = check_window(web, web_listen, WEB_LISTEN)
+    web_at = check_dashboard(web, web_listen, WEB_LISTEN)
     home = Home(kept)
     try:
         token_path = default_token(kept) if token_file is None else token_file.absolute()
@@ -173,6 +173,6 @@ def _looked(file: FlowFile, kept: Path) -> Answer:
     home = flow_home(kept, file.name)
     try:
         settings = read_settings(settings_beside(file.path))
-        return asked(file.name, Assignment("check", str(file.path), str(home.path), settings), CHECK_S)
+        return ask(file.name, Assignment("check", str(file.path), str(home.path), settings), CHECK_S)
     except HeadwaterError as error:
         return Answer(str(error))

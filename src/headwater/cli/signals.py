@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from threading import Thread
 from typing import Any
 
-from headwater.cli.last_word import leaves_at_the_third_signal
+from headwater.cli.force_quit import leaves_at_the_third_signal
 from headwater.cli.screen import err
 
 

@@ -10,8 +10,8 @@ import typer
 
 from headwater import net as nets
 from headwater import sim
-from headwater.cli.ask import CASE, PROBLEM, RESOURCES, Ask, with_ask
 from headwater.cli.placement import read_placement
+from headwater.cli.placement_options import CASE, PROBLEM, RESOURCES, Ask, with_ask
 from headwater.cli.question import MODEL, bound, of_file, with_constraints
 from headwater.cli.run import JSON, parsed_take
 from headwater.cli.screen import console, err, print_json, print_report, progress
@@ -82,8 +82,8 @@ def simulate(
         found = bound(Plan.load(flow), ask.rate, ask.profile, ask.measured_on, ask.every)
         asked, device = found.problem, found.device
     else:
-        asked = _asked(flow, net, problem, case, resources, ask, places=placement is None)
-        device = _read(placement, asked) if placement is not None else _found(solve(asked, budget))
+        asked = _problem_of(flow, net, problem, case, resources, ask, places=placement is None)
+        device = _read(placement, asked) if placement is not None else _devices(solve(asked, budget))
     assert device is not None
     mode = mode or ("engine" if asked.model is Model.ENGINE else "queues")
     with progress("playing"):
@@ -109,7 +109,7 @@ def _check_plan_alone(ask: Ask, **given: object) -> None:
             )
 
 
-def _asked(
+def _problem_of(
     flow: str | None,
     net: Path | None,
     problem: Path | None,
@@ -127,7 +127,7 @@ def _asked(
     return ask.question([flow]).on(where, constraints=ask.constraints(), places=places)
 
 
-def _found(found: Placement) -> Ints:
+def _devices(found: Placement) -> Ints:
     if found.device is None:
         err.print(f"nothing to play: {found.reason}")
         raise typer.Exit(1)

@@ -40,7 +40,7 @@ def stop(
         raise RunError(f"there is no state of a coordinator in {folder.path}; name its folder with --state")
     with progress("stopping"):
         try:
-            document = _asked(folder, within_s)
+            document = _ask(folder, within_s)
         except NobodyError:
             document = asyncio.run(_alone(folder, within_s))
         if forget:
@@ -52,7 +52,7 @@ def stop(
         print_sites(document)
 
 
-def _asked(folder: StateFolder, within_s: float) -> dict[str, Any]:
+def _ask(folder: StateFolder, within_s: float) -> dict[str, Any]:
     """Have the coordinator that runs stop the flow; it leaves when that is done."""
     until_s = time.monotonic() + within_s
     document = ask(folder, "stop")

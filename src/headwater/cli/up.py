@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from headwater import net as nets
-from headwater.cli.ask import Ask
+from headwater.cli.placement_options import Ask
 from headwater.cli.question import speed_named
+from headwater.cli.site_web import LISTEN as WEB_LISTEN
+from headwater.cli.site_web import Web, WebListen, check_dashboard, site_dashboard
 from headwater.cli.sites import SITES, STATE, Coordinators
-from headwater.cli.window import LISTEN as WEB_LISTEN
-from headwater.cli.window import Web, WebListen, check_window, window
 from headwater.deploy.bridge.links import Address
 from headwater.deploy.coordinator.state import StateFolder
 from headwater.deploy.local.ground import Ground
@@ -84,7 +84,7 @@ def up(
     where = nets.read(net)
     sites = _chosen(where, only)
     core_ips = None if measured_on is None else speed_named(measured_on, where)
-    web_at = check_window(web, web_listen, WEB_LISTEN)
+    web_at = check_dashboard(web, web_listen, WEB_LISTEN)
     if flow and not web:
         raise RunError("--flow names flows to plan from a page; give --web too, or 'headwater deploy PLAN' beside this")
     folder = StateFolder(state)
@@ -101,7 +101,7 @@ def up(
                 log.info("%s", line)
             with ExitStack() as last:
                 plans = _planned(flow or [], net, Ask(rate=rate, pin=pin, measured_on=measured_on), folder, last)
-                last.enter_context(window(web, web_at, folder, where, lambda: plans))
+                last.enter_context(site_dashboard(web, web_at, folder, where, lambda: plans))
                 _run(sites, folder, ground, at, dict(where.spark))
         finally:
             ground.close()

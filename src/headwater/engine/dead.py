@@ -89,7 +89,7 @@ def _replay_part(flow: Flow, letters: Sequence[Letter], changes: Mapping[str, An
     """Run the flow with some letters; sinks have the results when it returns, and no letter is released yet."""
     from headwater.engine import run
 
-    given, kept = _given(flow, letters, changes)
+    given, kept = _by_entrance(flow, letters, changes)
     if not given:
         return ReplayOutcome([], kept)
     moments = _Moments()
@@ -111,7 +111,7 @@ _Entrance = tuple[
 ]  #: a step, and the number of the input by which it gets the records; -1 for what a source makes
 
 
-def _given(
+def _by_entrance(
     flow: Flow, letters: Sequence[Letter], changes: Mapping[str, Any]
 ) -> tuple[dict[_Entrance, Batch], dict[int, str]]:
     """Return the records for each input, and why the others cannot be given to the flow."""

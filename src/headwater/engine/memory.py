@@ -16,7 +16,7 @@ def share_arenas(most: int = 2) -> bool:
     pools fill with holes that never fit, and a process that runs for weeks grows although nothing is kept. For programs
     that own their process, as `headwater run` does; a library has no business doing this to its user's.
     """
-    return _told(_M_ARENA_MAX, most)
+    return _mallopt(_M_ARENA_MAX, most)
 
 
 def keep_freed(most_mb: int = 32) -> bool:
@@ -26,10 +26,10 @@ def keep_freed(most_mb: int = 32) -> bool:
     next batch asks for it: a fifth of the time of a lane, whose batches are large. As above, for processes of our own.
     """
     options = ((_M_MMAP_THRESHOLD, most_mb * _MB), (_M_TRIM_THRESHOLD, most_mb * _MB), (_M_TOP_PAD, 4 * _MB))
-    return all(_told(option, value) for option, value in options)
+    return all(_mallopt(option, value) for option, value in options)
 
 
-def _told(option: int, value: int) -> bool:
+def _mallopt(option: int, value: int) -> bool:
     try:
         return bool(ctypes.CDLL(None).mallopt(option, value))
     except (AttributeError, OSError, TypeError):  # another C library

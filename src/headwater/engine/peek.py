@@ -15,7 +15,6 @@ from headwater.operators.broken import as_list
 from headwater.operators.operator import DEAD, Output
 from headwater.operators.task import Task
 
-MOST = 100
 _LONGEST = 500  #: characters of a text that are shown
 
 _looks = threading.Lock()  #: one look at a time: each takes off what it has put on

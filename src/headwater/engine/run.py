@@ -237,7 +237,7 @@ class EngineRun(ABC):
         try:
             checkpointer.finish()
         except Exception as error:
-            said = f"the last checkpoint could not be made: {_said(error)}; a later run goes on from the one before"
+            said = f"the last checkpoint could not be made: {_text(error)}; a later run goes on from the one before"
             told = error if isinstance(error, RunError) else RunError(said)  # the checkpointer says it itself
             self.error = self.error or told
 
@@ -299,7 +299,7 @@ class EngineRun(ABC):
             self.error = self.error or RunError(said, step=task.name)
         for error in broken:
             task.lost(getattr(error, "records", 0))
-            self.error = self.error or RunError(f"step {task.name!r} could not finish: {_said(error)}", step=task.name)
+            self.error = self.error or RunError(f"step {task.name!r} could not finish: {_text(error)}", step=task.name)
 
     def ended(self, task: Task) -> None:
         """Take note that an instance has seen its last record, however often it is said; called with the lock held."""
@@ -480,6 +480,6 @@ class EngineRun(ABC):
         return told if self.checkpointer is None else {**told, "checkpoints": self.checkpointer.to_json()}
 
 
-def _said(error: BaseException) -> str:
+def _text(error: BaseException) -> str:
     """Return what an error says, or what it is when it says nothing."""
     return str(error) or type(error).__name__

@@ -156,7 +156,7 @@ class SourceThread:
     def _tell_time(self, watermark: int) -> None:
         """Say how far time has come, where the reader tells, or that nothing will follow."""
         deliveries: list[Delivery] = []
-        self.task.send_watermark(watermark, deliveries)
+        self.task.router.send_watermark(watermark, deliveries)
         self.run.deliver(deliveries, time.perf_counter_ns(), 0)
 
     def _tell_idle(self, reader: Reader) -> None:

@@ -228,7 +228,7 @@ class ParquetWriter:
             self._hidden.replace(self._path)  # while it is still ours
             self._out.close()
         except (OSError, InputError) as error:
-            why = self._given_up(error)
+            why = self._abandon(error)
             self._failed = None
             raise InputError(f"{why}; {self._taken:,} records are lost with it", records=self._taken) from error
 
@@ -240,10 +240,10 @@ class ParquetWriter:
                 table = table_of(concat_batches(self._gathered), self._schema)
                 self._file.write_table(table, row_group_size=_ROWS)
             except OSError as error:
-                raise self._given_up(error) from error
+                raise self._abandon(error) from error
         self._gathered = []
 
-    def _given_up(self, error: OSError | InputError) -> InputError:
+    def _abandon(self, error: OSError | InputError) -> InputError:
         """Leave no half a file behind, and return what is said from now on."""
         if self._failed is None:
             with suppress(OSError):

@@ -60,7 +60,7 @@ class SparkTable:
             raise FlowError(f"{shown(self.address)} cannot be read or written: {_REFUSED[form]}")
         if form is not None and form not in FORMS:
             raise FlowError(f"there is no form {form!r}; forms are {listed(FORMS)}{suggestion(form, FORMS)}")
-        self.form: Form = form or _ENDINGS.get(PurePosixPath(self.address).suffix) or _found(self.address)
+        self.form: Form = form or _ENDINGS.get(PurePosixPath(self.address).suffix) or _form_at(self.address)
         self.follow = follow
         self.options = dict(options or {})
         self._schema = None if schema is None else Schema.of(schema)
@@ -100,6 +100,6 @@ class SparkTable:
         return f"{self.form} {shown(self.address)}"
 
 
-def _found(address: str) -> Form:
+def _form_at(address: str) -> Form:
     path = path_in(address)
     return "delta" if path is not None and (path / FOLDER).is_dir() else "parquet"

@@ -61,10 +61,10 @@ class Task:
         self.ticked = True  #: whether the last word about the clock has come
         self.postponed: list[QueueEntry] = []  #: by the last activation: it goes back to the head of the queue
         self.resting_ns = 0  #: until when nothing is tried again
-        self._router = Router(instance)
+        self.router = Router(instance)
         self._retries = self._failures.attempts is not None
         #: the one place where the main output goes, when it is that simple: the way most records take
-        self._straight = None if self._sets_time or self._retries else self._router.only_target()
+        self._straight = None if self._sets_time or self._retries else self.router.only_target()
         self.counters = Counters(time.perf_counter_ns())
         self.latencies = Latencies()
         self.state_bytes = 0  #: of its operator, as the last checkpoint has it
@@ -218,15 +218,11 @@ class Task:
         """Run neighbouring entries of one input together, as one batch; large ones are not worth a copy."""
         out = done = 0  # `done` is how many entries are behind what is run now
         group: list[Batch] = []
-        sender = entries[0].channel
+        sender, ports = entries[0].channel, self._ports
         try:
             for at, (channel, batch, watermark, _, _, _, control) in enumerate(entries, 1):
                 if group and (
-                    (
-                        channel != sender
-                        if self.saver.saving is not None
-                        else self._ports[channel] != self._ports[sender]
-                    )
+                    (channel != sender if self.saver.saving is not None else ports[channel] != ports[sender])
                     or (batch is not None and (batch.length > _LARGE or len(batch.columns) != len(group[0].columns)))
                     or control is not None
                 ):
@@ -318,7 +314,7 @@ class Task:
                 out += batch.length
                 if self._sets_time and port == 0 and batch.watermark > self.watermark:
                     watermark = self.watermark = batch.watermark
-            self._router.send(port, batch, watermark, deliveries)
+            self.router.send(port, batch, watermark, deliveries)
         return out
 
     def _advance(self, channel: int, watermark: int, deliveries: list[Delivery]) -> int:
@@ -340,7 +336,7 @@ class Task:
         if guarded is not None and (earliest < END or not self._has_ended):
             out = self._timed(lambda: guarded.advance(earliest), deliveries)
         self.ended = earliest == END
-        self.send_watermark(earliest, deliveries)
+        self.router.send_watermark(earliest, deliveries)
         return out
 
     def _timed(self, act: Callable[[], Output], deliveries: list[Delivery]) -> int:
@@ -368,7 +364,7 @@ class Task:
             self._is_idle = idle
             if self.operator is not None:
                 self.operator.idle(idle)
-            self._router.send_control(Control("idle" if idle else "active"), deliveries, dead=False)
+            self.router.send_control(Control("idle" if idle else "active"), deliveries, dead=False)
 
     def _tick(self, deliveries: list[Delivery]) -> None:
         self.ticked = True
@@ -376,10 +372,6 @@ class Task:
             more = self._timed(self.operator.tick, deliveries)
             if self.measure:
                 self.counters.records_out += more
-
-    def send_watermark(self, watermark: int, deliveries: list[Delivery]) -> None:
-        """Tell all receivers of all outputs how far time has come; dead letters only learn of the end."""
-        self._router.send_watermark(watermark, deliveries)
 
     def took(self, count: int) -> None:
         """Take note that a source has read records."""
@@ -393,7 +385,7 @@ class Task:
         if self._straight is not None:
             deliveries.append(Delivery(*self._straight, batch, NO_WATERMARK, batch.length))
         else:
-            self._router.send(0, batch, NO_WATERMARK, deliveries)
+            self.router.send(0, batch, NO_WATERMARK, deliveries)
         return deliveries
 
     def metrics(self, now_ns: int) -> StepMetrics:
@@ -456,7 +448,7 @@ class Task:
     def barrier(self, number: int, *, last: bool = False) -> list[Delivery]:
         """Return the barriers that a source sends behind its records; the last if none follow."""
         deliveries: list[Delivery] = []
-        self._router.send_control(Control("last" if last else "barrier", number), deliveries)
+        self.router.send_control(Control("last" if last else "barrier", number), deliveries)
         return deliveries
 
     def _heed(
@@ -487,7 +479,7 @@ class Task:
 
     def _pass_on(self, control: Control | None, deliveries: list[Delivery]) -> None:
         if control is not None:
-            self._router.send_control(control, deliveries)
+            self.router.send_control(control, deliveries)
 
     def lost(self, records: int) -> None:
         """Take note that a sink has not written after all what it had taken."""

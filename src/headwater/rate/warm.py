@@ -25,7 +25,7 @@ import msgspec
 import numpy as np
 
 from headwater.data.jit.usage import load_recent
-from headwater.engine.forked import let_go_of_signals
+from headwater.engine.after_fork import let_go_of_signals
 from headwater.errors import RateError
 from headwater.rate import born
 from headwater.rate.alone import alone

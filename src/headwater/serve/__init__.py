@@ -7,7 +7,7 @@ service    the same flows, for whoever asks
 served_flow  a flow, with what is known of it; history has its samples
 subscription  what who follows flows is told; families is what Prometheus is told
 child      a process of a flow, as the server sees it; lane is what runs in it
-warm_process  processes that have made their flows before they are to run; aside is their priority until then
+warm_process  processes that have made their flows before they are to run; priority is theirs until then
 home       the state folder: the lock, the token, where the server listens; known to `headwater status`
 watched_run  one run that was started by hand, answered for in the same way: see `backend`; usage is what a process takes
 query      asks the next records of a step a query, by trial in a process of its own

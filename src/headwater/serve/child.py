@@ -153,7 +153,7 @@ def why_it_died(code: int, lines: Sequence[str]) -> str:
     return f"{how}; the last it said: {lines[-1]}" if lines else how
 
 
-def asked(name: str, task: Assignment, timeout_s: float) -> Answer:
+def ask(name: str, task: Assignment, timeout_s: float) -> Answer:
     """Have a process of its own answer a question about a flow; RunError where it does not."""
     answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
     child = Child(name, task, answers.put, lambda: answers.put(None))

@@ -23,7 +23,6 @@ from headwater.errors import HeadwaterError, RunError, is_described_wrongly
 from headwater.flow.flow import Flow
 from headwater.io.lock import FILE, Lock
 from headwater.metrics import Sample
-from headwater.serve.aside import come_back
 from headwater.serve.lifecycle import ABORT_S
 from headwater.serve.messages import (
     Assignment,
@@ -42,6 +41,7 @@ from headwater.serve.messages import (
     raw,
     shown,
 )
+from headwater.serve.priority import restore_priority
 from headwater.serve.usage import Usage
 from headwater.web.prometheus import families_of
 
@@ -113,7 +113,7 @@ def warmed(to_server: Line, make: Callable[[], T]) -> tuple[T, Assignment] | Non
     except HeadwaterError as error:
         to_server.say(Warm(shown(str(error))))
         return None
-    come_back()
+    restore_priority()
     to_server.say(Warm())
     task = to_server.hear()
     return (made, task) if isinstance(task, Assignment) else None
@@ -132,7 +132,7 @@ class Lane:
     def live(self, make: Callable[[Assignment], Flow], begin: Callable[[Assignment, Flow], Any]) -> int:
         """Run the flow that is made, and then begun, until its end, and return the exit code of the process."""
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C is for the server, which decides
-        signal.signal(signal.SIGTERM, lambda signum, frame: self._told_by_signal())
+        signal.signal(signal.SIGTERM, lambda signum, frame: self._stop_by_signal())
         obeys = threading.Thread(target=self._obey, name="obey", daemon=True)
         forks = "lanes" in self._task.settings.options  # which is not safe beside other threads
         if not forks:
@@ -238,7 +238,7 @@ class Lane:
         told: dict[str, Any] = self._run.promise()
         return told
 
-    def _told_by_signal(self) -> None:
+    def _stop_by_signal(self) -> None:
         self._signalled = True
         threading.Thread(target=self._stop, args=("stop",), daemon=True).start()  # a lock may be held here
 

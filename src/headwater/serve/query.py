@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from headwater.errors import RunError, listed, suggestion
-from headwater.io.by_ending import ENDINGS
+from headwater.io.file_format import ENDINGS
 from headwater.serve.backend import Backend
 from headwater.serve.messages import Order, Trial
 from headwater.serve.trials import Trials

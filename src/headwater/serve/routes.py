@@ -93,7 +93,7 @@ def answered(
 ) -> Response:
     """Answer what is asked for at a path; `request` is made once it is known what that is. See `found`."""
     try:
-        route, names = found(method, path, routes)
+        route, names = matching_route(method, path, routes)
         return route.answer(request(names))
     except RefusalError as refused:
         return refused.response
@@ -103,7 +103,7 @@ def answered(
         return document({"error": str(error)}, 409)
 
 
-def found(method: str, path: str, routes: Sequence[Route] | None = None) -> tuple[Route, dict[str, str]]:
+def matching_route(method: str, path: str, routes: Sequence[Route] | None = None) -> tuple[Route, dict[str, str]]:
     """Return the route of a path and the names in it, of those of flows unless others are given; RefusalError if none."""
     others = []
     for route in ROUTES if routes is None else routes:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from headwater.errors import FlowError, HeadwaterError, RunError
-from headwater.serve.child import Child, asked, reap_strangers, why_it_died
+from headwater.serve.child import Child, ask, reap_strangers, why_it_died
 from headwater.serve.folder import FlowFile, Folder
 from headwater.serve.home import Home
 from headwater.serve.lifecycle import (
@@ -42,7 +42,7 @@ from headwater.serve.messages import (
 from headwater.serve.notify import Notifier
 from headwater.serve.served_flow import FlowVersion, ServedFlow
 from headwater.serve.settings import Settings, read_settings, settings_beside
-from headwater.serve.warm_process import Nursery
+from headwater.serve.warm_process import WarmPool
 from headwater.web.prometheus import Family
 
 log = logging.getLogger(__name__)
@@ -67,7 +67,7 @@ class Supervision:
         self._notifier, self._stop_within_s = notifier, stop_within_s
         self._flows: dict[str, ServedFlow] = {}
         self.changed: Callable[[], None] = lambda: None  #: called, by any thread, when a flow is not what it was
-        self.nursery = Nursery(lambda: self.changed())  #: processes of flows that are to run soon
+        self.warm_pool = WarmPool(lambda: self.changed())  #: processes of flows that are to run soon
         self._lock = threading.RLock()
         self._news = threading.Condition(self._lock)
         self._checks = threading.Semaphore(_CHECKS)
@@ -89,7 +89,7 @@ class Supervision:
             self._shut = True
             for served in list(self._flows.values()):
                 self._handle(served, Shut(now))
-        self.nursery.end_all()
+        self.warm_pool.end_all()
 
     def kill_all(self) -> None:
         """End every process at once, whatever it does; takes no lock."""
@@ -119,12 +119,12 @@ class Supervision:
     def warm(self, name: str, file: Path) -> None:
         """Have a process ready that has made the flow of a file, for when a flow of that name is started."""
         home = str(self.home.of_flow(name).path)
-        self.nursery.add(name, Assignment("warm", str(file), home, read_settings(settings_beside(file))))
+        self.warm_pool.add(name, Assignment("warm", str(file), home, read_settings(settings_beside(file))))
 
     def rest(self, name: str, file: Path) -> None:
         """Have what Spark has of a flow that stands still kept as the engine does; RunError where that cannot be."""
         home = str(self.home.of_flow(name).path)
-        answer = asked(name, Assignment("rest", str(file), home, read_settings(settings_beside(file))), REST_S)
+        answer = ask(name, Assignment("rest", str(file), home, read_settings(settings_beside(file))), REST_S)
         if answer.why is not None:
             raise RunError(answer.why)
 
@@ -138,9 +138,9 @@ class Supervision:
         with self._news:
             return self._news.wait_for(is_over, timeout=within_s)
 
-    def _asked(self, served: ServedFlow, task: Assignment, timeout_s: float) -> Any:
+    def _ask(self, served: ServedFlow, task: Assignment, timeout_s: float) -> Any:
         with self._checks:
-            answer = asked(served.file.name, task, timeout_s)
+            answer = ask(served.file.name, task, timeout_s)
         if answer.why is not None:
             raise RunError(answer.why)
         return answer
@@ -317,7 +317,7 @@ class Supervision:
         name = served.file.name
         if task.text is not None:
             return Child(name, task, hear, self._look_now)
-        return self.nursery.run(name, task, hear, self._look_now) or Child(name, task, hear, self._look_now)
+        return self.warm_pool.run(name, task, hear, self._look_now) or Child(name, task, hear, self._look_now)
 
     def _look_now(self) -> None:
         with self._news:
@@ -330,7 +330,7 @@ class Supervision:
         """See whether a changed file could take over; by a thread of its own."""
         why: str | None = None
         try:
-            self._asked(served, Assignment("check", *self._place(served), self._settings(served)), CHECK_S)
+            self._ask(served, Assignment("check", *self._place(served), self._settings(served)), CHECK_S)
         except HeadwaterError as error:
             why = str(error)
         with self._lock:

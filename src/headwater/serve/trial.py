@@ -14,7 +14,7 @@ from headwater.data.schema import Schema
 from headwater.errors import QueryError
 from headwater.flow.endpoints import DeliverySemantics
 from headwater.flow.flow import Flow
-from headwater.io.by_ending import file_named
+from headwater.io.file_format import file_named
 
 _MOST = 1000  #: matches of a few records that are told
 

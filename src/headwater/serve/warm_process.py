@@ -10,9 +10,9 @@ import threading
 from collections.abc import Callable
 from typing import Literal
 
-from headwater.serve.aside import put_aside
 from headwater.serve.child import Child, why_it_died
 from headwater.serve.messages import Assignment, Statement, Warm
+from headwater.serve.priority import lower_priority
 
 log = logging.getLogger(__name__)
 
@@ -27,10 +27,10 @@ class WarmProcess:
         self.warmth: Warmth = "warming"
         self.why = ""  #: it is cold
         self._told = told
-        self._hear: Callable[[Statement], None] = self._heard
+        self._hear: Callable[[Statement], None] = self._note
         self._gone: Callable[[], None] = self._left
         self._child = Child(name, task, lambda said: self._hear(said), lambda: self._gone())
-        put_aside(self._child.pid)
+        lower_priority(self._child.pid)
 
     @property
     def pid(self) -> int:
@@ -51,7 +51,7 @@ class WarmProcess:
         if was_cold:
             log.warning("%s: is started anew: %s", self._child.name, self.why or why_it_died(code, self._child.lines))
 
-    def _heard(self, message: Statement) -> None:
+    def _note(self, message: Statement) -> None:
         if isinstance(message, Warm):
             self.warmth, self.why = ("warm", "") if message.why is None else ("cold", message.why)
             self._told()
@@ -61,7 +61,7 @@ class WarmProcess:
         self._told()
 
 
-class Nursery:
+class WarmPool:
     """All that wait, by the names of their flows."""
 
     def __init__(self, told: Callable[[], None]) -> None:

@@ -5,7 +5,6 @@ predict   what the placement expects
 queues    every step and link a queue of its own, as whole arrays; sharing   steps that share a processor
 engine    the engine's own decision machine on every device (site), with its sources (inlet); run   one in progress
 settings  what can be chosen for `engine`
-policies  which policy would serve a flow best
 disk      a disk that crashes and fails, for whatever has to survive that
 """
 

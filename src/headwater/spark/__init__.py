@@ -4,7 +4,7 @@
 the parts that keys are spread over, `wiring` joins the steps of a stage, `executor` runs them, `exits` is where their
 records leave and `envelope` what moves between stages; none of these needs Spark. `broadcast` brings a flow to workers,
 `keyed` makes stages Spark's operators, `running` is a run, `finite` one over files that have an end,
-`handing` how Java gives it the rows of a micro-batch,
+`foreach_batch` how Java gives it the rows of a micro-batch,
 `collecting` what the driver makes of them, `tally` its counts, `progress` and `advice` what Spark says of it,
 `checkpoint` what a later run goes on from. `session`, `gateway`, `interpreter`, `daemon`, `forkserver` with its
 `forkclient`, `java`, `home` and `niofs` start Spark, from the `archive` of classes that `archiving` makes;

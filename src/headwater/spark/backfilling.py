@@ -204,7 +204,7 @@ class Backfill:
         now = (self.history.names, self.history.until, self.history.order_by)
         if then != now:
             raise RunError(
-                f"checkpoint {self.checkpoint} has begun with other history: {_told(*then)} then, and {_told(*now)} "
+                f"checkpoint {self.checkpoint} has begun with other history: {_describe(*then)} then, and {_describe(*now)} "
                 "now; give the same, or another folder"
             )
         if self.options.buckets not in (None, begun.buckets):
@@ -285,7 +285,7 @@ class Backfill:
         offsets = {
             step.name: _first_of(step.kind.source) for step in self.flow.steps.values() if isinstance(step.kind, Read)
         }
-        origin = f"history: {_told(self.history.names, self._until(), None)}"
+        origin = f"history: {_describe(self.history.names, self._until(), None)}"
         part = len(progress.slices) - 1
         checkpoint.take_over(self.flow, progress.buckets, TakenOver(origin, offsets, part + 1, part))
         rmtree(checkpoint.history, ignore_errors=True)
@@ -350,7 +350,7 @@ class Backfill:
             extra={"backfill": self._progress_told()},
         )
 
-    def told(self) -> str:
+    def status_line(self) -> str:
         """Say how far it has come, how fast, and how long it will take, in words."""
         progress = getattr(self, "_progress", None)
         done = self.tally.sample().records_in
@@ -383,6 +383,6 @@ def _first_of(source: Any) -> Offset:
     return {"position": None if reads(source) else 0, "ended": False}
 
 
-def _told(tables: Mapping[str, str], until: str | None, order_by: str | None) -> str:
+def _describe(tables: Mapping[str, str], until: str | None, order_by: str | None) -> str:
     named = ", ".join(f"{name}={table}" for name, table in tables.items())
     return named + (f" until {until}" if until else "") + (f" by {order_by}" if order_by else "")

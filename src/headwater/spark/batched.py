@@ -44,7 +44,7 @@ def _on_partition(
     def run(tables: Iterator[Any]) -> Iterator[Any]:
         from headwater.spark.sources.data_source import in_arrow
 
-        return in_arrow(_made(sent_layout.layout(), level, _rows(tables), seeds, keep))
+        return in_arrow(_run_buckets(sent_layout.layout(), level, _rows(tables), seeds, keep))
 
     return run
 
@@ -56,7 +56,7 @@ def _rows(tables: Iterator[Any]) -> Iterator[Row]:
             yield bucket[i], target[i], seq[i], frame.as_buffer().to_pybytes()
 
 
-def _made(layout: Layout, level: int, rows: Iterator[Row], seeds: Path | None, keep: bool) -> Iterator[Row]:
+def _run_buckets(layout: Layout, level: int, rows: Iterator[Row], seeds: Path | None, keep: bool) -> Iterator[Row]:
     for bucket, came in groupby(rows, key=itemgetter(0)):
         stage = layout.stage_of_bucket(bucket)
         if stage is None or stage.level != level:  # on the way to a later level, or to a sink

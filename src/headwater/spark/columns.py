@@ -77,7 +77,12 @@ class Columns:
         return self._with_spark().conditions(condition)
 
     def why_not(self, expr: Expr) -> str | None:
-        """Return why an expression has to run in Python, None when it need not; asks no Spark, and needs none."""
+        """Return why an expression has to run in Python, None when it need not; asks no Spark, and needs none.
+
+        >>> from headwater import col
+        >>> Columns(Schema.of({"x": float})).why_not(col.x ** 2)
+        '(col.x ** 2): powers differ in the last digit'
+        """
         try:
             _Translation(self, _Nothing()).result(expr)
         except NotNativeError as reason:
@@ -98,16 +103,6 @@ def native(expr: Expr, schema: Schema) -> Column:
 def schema_of(table: DataFrame) -> Schema:
     """Return the schema of those columns of a table that expressions can read."""
     return Schema.of({name: _TYPES[kind] for name, kind in table.dtypes if kind in _TYPES})
-
-
-def why_not(expr: Expr, schema: Schema) -> str | None:
-    """Return why an expression has to run in Python; None when it need not.
-
-    >>> from headwater import col
-    >>> why_not(col.x ** 2, Schema.of({"x": float}))
-    '(col.x ** 2): powers differ in the last digit'
-    """
-    return Columns(schema).why_not(expr)
 
 
 class _Nothing:
@@ -188,7 +183,7 @@ class _Translation:
         if name in ("length", "contains", "starts_with", "ends_with", "replace", "substring"):
             return self._of_text(call)
         if name in ("is_null", "is_nan", "is_in"):
-            return self._asked(call, kinds)
+            return self._null_test(call, kinds)
         if name in ("eq", "ne", "lt", "le", "gt", "ge"):
             return self._compared(call)
         common = _common(call, kinds, exact=self._exact)
@@ -286,7 +281,7 @@ class _Translation:
         below = self.F.when(args[0] % args[1] < 0, 1).otherwise(0)
         return self.F.call_function("div", args[0], args[1]) - below
 
-    def _asked(self, call: Call, kinds: list[Type]) -> Any:
+    def _null_test(self, call: Call, kinds: list[Type]) -> Any:
         column = self._column(call.args[0])
         if call.name == "is_null":
             return column.isNull()

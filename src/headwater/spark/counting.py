@@ -32,7 +32,7 @@ class RowsRead:
         if not self._wanted:
             return
         with self._lock:
-            for number, read in _told(query, self._done):
+            for number, read in _batches_after(query, self._done):
                 self._done = max(number, self._done)
                 first = 0
                 for name, lines in self._lines.items():
@@ -52,7 +52,7 @@ def _spans(flow: Flow, head: Head) -> Iterator[tuple[str, int, int]]:
             start += native.offsets + head.waits
 
 
-def _told(query: StreamingQuery, after: int) -> list[tuple[int, list[int]]]:
+def _batches_after(query: StreamingQuery, after: int) -> list[tuple[int, list[int]]]:
     """Return the micro-batches behind one, each with how many rows each source gave; those that did nothing are left out.
 
     Spark keeps them as objects of Java's, of which only those that are new are looked at.

@@ -97,7 +97,7 @@ class Executor:
             self.ended = batch.watermark == END
             self._at = self._given | self._subs
             deliveries: list[Delivery] = []
-            task.send_watermark(batch.watermark, deliveries)
+            task.router.send_watermark(batch.watermark, deliveries)
             self._run(deliveries)
 
     def take(self, frames: Iterable[tuple[int, bytes]]) -> Iterator[Row]:

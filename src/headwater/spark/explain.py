@@ -10,8 +10,8 @@ from headwater.flow.steps import Read
 from headwater.spark.heads import Head, cut_behind, heads_of, read_by_spark
 from headwater.spark.native import reads
 from headwater.spark.options import Meaning
-from headwater.spark.relations import said_of
-from headwater.spark.sinks import told_of
+from headwater.spark.relations import describe
+from headwater.spark.sinks import delivery_text
 from headwater.spark.sources import way_of
 from headwater.spark.stages import Layout, Stage, cut
 
@@ -43,7 +43,7 @@ def _head(flow: Flow, head: Head) -> dict[str, Any]:
     return {
         "source": ", ".join(head.sources),
         "steps": [
-            {"name": step.name, "does": str(step.kind), "runs": "in Spark", "why": said_of(step)}
+            {"name": step.name, "does": str(step.kind), "runs": "in Spark", "why": describe(step)}
             for step in head.all_steps
         ],
         "stopped": {"step": head.stopped, "why": head.why} if head.stopped else None,
@@ -99,7 +99,7 @@ def _why(layout: Layout, stage: Stage, name: str, heads: Mapping[str, Head]) -> 
         behind = f", behind {head.steps[-1].name!r}" if head.steps else ""
         return f"read {way_of(step.kind.source, head.columns)}{behind}"
     if step.is_sink:
-        return told_of(step)
+        return delivery_text(step)
     return stage.why[name]
 
 

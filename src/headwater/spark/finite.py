@@ -29,12 +29,12 @@ from headwater.spark.heads import cut_behind, heads_of
 from headwater.spark.keyed import SourceStage
 from headwater.spark.native import reads
 from headwater.spark.options import SparkOptions
-from headwater.spark.outlook import Outlook
-from headwater.spark.progress import told_of_batches
+from headwater.spark.progress import batch_figures
 from headwater.spark.running import SparkRun
 from headwater.spark.seeds import seed_of, write_seeds
 from headwater.spark.session import is_local, session
 from headwater.spark.stages import cut
+from headwater.spark.status_line import StatusLine
 from headwater.spark.tally import Tally
 from headwater.spark.titles import titled
 from headwater.spark.writing import Sinks
@@ -98,7 +98,7 @@ class FiniteRun(SparkRun):
             for name, step in self.flow.steps.items()
             if isinstance(step.kind, Read)
         }
-        self._outlook = Outlook(self.flow.name, {n: f.share for n, f in self._files.items()}, lambda: None)
+        self._status_line = StatusLine(self.flow.name, {n: f.share for n, f in self._files.items()}, lambda: None)
         self._group = f"headwater-{id(self)}"
         self._took_ms: list[int] = []
         self._began = time.perf_counter()
@@ -170,7 +170,7 @@ class FiniteRun(SparkRun):
         return self.tally.sample()
 
     def _progress(self, last: Sample) -> dict[str, Any]:
-        return told_of_batches(self._took_ms, self.layout, last)
+        return batch_figures(self._took_ms, self.layout, last)
 
 
 class _File:

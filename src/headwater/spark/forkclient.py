@@ -18,7 +18,7 @@ LENGTH, NUMBER = struct.Struct("=Q"), struct.Struct("=q")  #: of what is asked f
 def main() -> None:
     """Be the process that was asked for, or stand for it: what ends one of them ends the other."""
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])  # it waits until it can be passed on
-    answer = _asked(sys.argv[1:])
+    answer = _ask(sys.argv[1:])
     if answer is None:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
         os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
@@ -36,7 +36,7 @@ def _pass_on(java: int, process: int) -> None:
     os.kill(process, signal.SIGHUP)  # a daemon passes over that too, and ends since Java has closed its input
 
 
-def _asked(arguments: list[str]) -> tuple[socket.socket, int] | None:
+def _ask(arguments: list[str]) -> tuple[socket.socket, int] | None:
     """Ask for a process with the environment and the streams of this one; return its number, and what closes at its end."""
     server = socket.socket(socket.AF_UNIX)
     variables = [f"{name}={value}" for name, value in os.environ.items()]

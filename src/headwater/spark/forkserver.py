@@ -105,6 +105,7 @@ def _become(connection: socket.socket) -> None:
     """Be the process that was asked for."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # by which it is ended; below `nohup` it would be ignored
     daemon.pass_over_sigterm()
     head, streams, _, _ = socket.recv_fds(connection, LENGTH.size, 3)
     with connection.makefile("rb") as incoming:

@@ -37,7 +37,7 @@ class JavaSide:
     def __init__(self, gateway: Any, said: deque[str]) -> None:
         self.gateway, self._said = gateway, said
 
-    def said(self) -> str:
+    def last_output(self) -> str:
         """Return the last lines it wrote."""
         return "".join(self._said)
 

@@ -20,7 +20,7 @@ from headwater.spark.frames import named
 from headwater.spark.native import as_table, reads, table_in
 from headwater.spark.options import Meaning
 from headwater.spark.pruning import columns_used
-from headwater.spark.relations import Relation, joined, made, planned, planned_join, watermarked
+from headwater.spark.relations import Relation, apply_step, joined, planned, planned_join, watermarked
 from headwater.spark.stages import Layout, cut
 
 if TYPE_CHECKING:
@@ -74,22 +74,22 @@ class Head:
 
         For streams, `last` has a row for each source once no other will come: what waits for Spark's watermark is then over.
         """
-        return self._made(rows, last or {}).select(*map(named, self.columns))
+        return self._build(rows, last or {}).select(*map(named, self.columns))
 
-    def _made(self, given: Mapping[str, DataFrame], last: Mapping[str, DataFrame]) -> DataFrame:
+    def _build(self, given: Mapping[str, DataFrame], last: Mapping[str, DataFrame]) -> DataFrame:
         rows, time, end = given[self.source], None, last.get(self.source)
         for step, relation in zip(self.steps, self.given, strict=True):
             match step.kind:
                 case EventTime():
                     time = step.kind  # Spark itself has filters before the watermark, wherever they are written
                 case WindowAggregate(time=str(column)):
-                    rows = made(watermarked(rows, column, time, end), step, relation, self.meaning)
+                    rows = apply_step(watermarked(rows, column, time, end), step, relation, self.meaning)
                 case Join() as kind:
                     assert self.other is not None
                     right = self.other.of(given, last)
                     rows = joined(watermarked(rows, kind.left_time, time, end), right, step)
                 case _:
-                    rows = made(rows, step, relation, self.meaning)
+                    rows = apply_step(rows, step, relation, self.meaning)
         if time is not None and not self.waits:  # the right side of a join
             return watermarked(rows, time.column, time, end)
         return rows

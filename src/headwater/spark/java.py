@@ -73,7 +73,7 @@ def _candidates(environ: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
 
 def _started(java: Path) -> tuple[str, bool]:
     """Return the version, empty if it does not start, and whether it has the module that Spark asks for."""
-    told = _told(java)
+    told = _release(java)
     if told is not None:
         return told
     for flags in ([_VECTOR], []):
@@ -87,7 +87,7 @@ def _started(java: Path) -> tuple[str, bool]:
     return "", False
 
 
-def _told(java: Path) -> tuple[str, bool] | None:
+def _release(java: Path) -> tuple[str, bool] | None:
     """Return what the file says that comes with a Java, which is sooner read than that is started; None without one."""
     try:
         text = (java.parent.parent / "release").read_text()

@@ -22,17 +22,17 @@ def progress(query: StreamingQuery, layout: Layout, last: Sample, batches: int) 
 
     Spark tells of a micro-batch only after it is over, and a Java that is gone tells nothing: what is not known then is 0.
     """
-    told = [p for p in _told(query) if p.numInputRows or p.durationMs.get("addBatch")]
+    told = [p for p in _reports(query) if p.numInputRows or p.durationMs.get("addBatch")]
     operators = told[-1].stateOperators if told else []
     return {
-        **told_of_batches([p.durationMs["triggerExecution"] for p in told], layout, last),
+        **batch_figures([p.durationMs["triggerExecution"] for p in told], layout, last),
         "batches": batches,
         "state_bytes": sum(operator.memoryUsedBytes for operator in operators),
         "state_buckets": sum(operator.numRowsTotal for operator in operators),
     }
 
 
-def told_of_batches(took_ms: Sequence[int], layout: Layout, last: Sample) -> dict[str, Any]:
+def batch_figures(took_ms: Sequence[int], layout: Layout, last: Sample) -> dict[str, Any]:
     """Return how many micro-batches, or jobs, there were and how long they took, and what steps keep."""
     times = sorted(took_ms)
     return {
@@ -44,7 +44,7 @@ def told_of_batches(took_ms: Sequence[int], layout: Layout, last: Sample) -> dic
     }
 
 
-def _told(query: StreamingQuery) -> list[Any]:
+def _reports(query: StreamingQuery) -> list[Any]:
     from py4j.protocol import Py4JError
 
     try:

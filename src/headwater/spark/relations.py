@@ -131,12 +131,12 @@ def joined(left: DataFrame, right: DataFrame, step: Step) -> DataFrame:
     return pairs.select(*map(named, left.columns), *added).alias(step.name)
 
 
-def made(rows: DataFrame, step: Step, given: Relation, meaning: Meaning) -> DataFrame:
+def apply_step(rows: DataFrame, step: Step, given: Relation, meaning: Meaning) -> DataFrame:
     """Return what comes of a step that was planned; in Spark's plans it is called by its name."""
-    return _made(rows, step, given.columns(meaning)).alias(step.name)
+    return _apply_kind(rows, step, given.columns(meaning)).alias(step.name)
 
 
-def _made(rows: DataFrame, step: Step, columns: Columns) -> DataFrame:
+def _apply_kind(rows: DataFrame, step: Step, columns: Columns) -> DataFrame:
     match step.kind:
         case Filter(condition):
             return reduce(lambda left, held: left.where(held), columns.where(condition), rows)
@@ -273,7 +273,7 @@ def _aggregated(aggregate: Aggregate, columns: Columns, time: Column) -> Column:
     raise AssertionError(aggregate)
 
 
-def said_of(step: Step) -> str:
+def describe(step: Step) -> str:
     """Return as what Spark runs a step that was planned, in words."""
     match step.kind:
         case Filter():

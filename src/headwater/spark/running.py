@@ -30,18 +30,18 @@ from headwater.spark.checkpoint import Checkpoint
 from headwater.spark.collecting import collected
 from headwater.spark.counting import RowsRead
 from headwater.spark.envelope import Envelope
+from headwater.spark.foreach_batch import foreach_batch
 from headwater.spark.gateway import java_side
-from headwater.spark.handing import hand_over
 from headwater.spark.heads import Head, cut_behind, heads_of, read_by_spark
-from headwater.spark.hearing import Hearing
 from headwater.spark.keyed import SourceStage, with_level
 from headwater.spark.native import NativeTable, reads, table_in
 from headwater.spark.options import SparkOptions
-from headwater.spark.outlook import Outlook, records_behind
 from headwater.spark.progress import cause_in, progress
 from headwater.spark.seeds import TakenOver, waiting_in
 from headwater.spark.session import session
+from headwater.spark.sink_watermarks import SinkWatermarks
 from headwater.spark.stages import cut
+from headwater.spark.status_line import StatusLine, records_behind
 from headwater.spark.tally import Tally
 from headwater.spark.writing import Sinks
 
@@ -145,7 +145,7 @@ class SparkRun:
                     target_s=target_s,
                 )
         shares = {name: partial(self._share, name) for name in self._sources}
-        self._outlook = Outlook(self.flow.name, shares, self._waiting)
+        self._status_line = StatusLine(self.flow.name, shares, self._waiting)
         self._began = time.perf_counter()
         rows = reduce(lambda a, b: a.union(b), (source.rows for source in self._sources.values()))
         for level in range(1, self.layout.levels + 1):
@@ -185,11 +185,11 @@ class SparkRun:
             self.flow, folder, self.checkpoint.after(), new, lambda name, part: self._hearing(name, part, taken)
         )
 
-    def _hearing(self, sink: str, part: int, taken: TakenOver | None) -> Hearing:
+    def _hearing(self, sink: str, part: int, taken: TakenOver | None) -> SinkWatermarks:
         """Return what a sink is told of event time, behind the last part that it has."""
         begin = None if taken is None else (taken.first - 1, taken.heard(sink))
         notes = notes_of(self.checkpoint.folder, sink) / "times"
-        return Hearing(notes, self.layout.senders_to(sink), part, begin)
+        return SinkWatermarks(notes, self.layout.senders_to(sink), part, begin)
 
     def _started(self, spark: SparkSession, rows: DataFrame) -> StreamingQuery:
         # several stages with state, one after the other, are safe as ours need none of Spark's own event time
@@ -199,7 +199,7 @@ class SparkRun:
         try:
             writer = rows.writeStream.option("checkpointLocation", self.checkpoint.query)
             writer = writer.queryName(_free_name(spark, self.flow.name))
-            hand_over(spark, writer, self._take)
+            foreach_batch(spark, writer, self._take)
             return writer.trigger(processingTime=self.options.every).start()
         finally:
             spark.conf.set(name, before)
@@ -412,9 +412,9 @@ class SparkRun:
         self.tally.read(self._rows_read.rows)
         return self.tally.sample()
 
-    def told(self) -> str:
+    def status_line(self) -> str:
         """Say how far it has come, how fast it goes, what waits and how long it will take, in words."""
-        return self._outlook.told(self.sample())
+        return self._status_line.text(self.sample())
 
     def _waiting(self) -> int | None:
         from py4j.protocol import Py4JError

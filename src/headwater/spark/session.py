@@ -222,7 +222,7 @@ def _started(master: str, settings: Mapping[str, str]) -> SparkSession:
         _quieten(context, side)
         return SparkSession(context)
     except Exception as error:
-        raise RunError(_explained(master, settings, f"{error}\n{side.said()}")) from error
+        raise RunError(_explained(master, settings, f"{error}\n{side.last_output()}")) from error
 
 
 #: what py4j tells beside raising it: what breaks in our own callbacks, and that Java does not answer any more

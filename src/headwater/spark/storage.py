@@ -34,7 +34,7 @@ class Storage:
             files, path = self._files(folder)
             return [each.getPath().getName() for each in files.listStatus(path)] if files.exists(path) else []
 
-        return self._told("read", found)
+        return self._attempt("read", found)
 
     def is_file(self) -> bool:
         """Say whether the URL names a file, rather than a folder or nothing."""
@@ -43,7 +43,7 @@ class Storage:
             files, path = self._files("")
             return bool(files.exists(path) and files.getFileStatus(path).isFile())
 
-        return self._told("read", asked)
+        return self._attempt("read", asked)
 
     def exists(self, name: str) -> bool:
         """Say whether there is a file or folder of exactly this name."""
@@ -52,7 +52,7 @@ class Storage:
             files, path = self._files(name)
             return bool(files.exists(path))
 
-        return self._told("read", asked)
+        return self._attempt("read", asked)
 
     def raw(self, name: str) -> bytes:
         """Return the bytes of a file that others have written, under exactly this name."""
@@ -65,7 +65,7 @@ class Storage:
             finally:
                 stream.close()
 
-        return self._told("read", found)
+        return self._attempt("read", found)
 
     def read(self, name: str) -> bytes | None:
         """Return what a file of ours held when it was last written; None if it never was."""
@@ -89,7 +89,7 @@ class Storage:
             if last:
                 files.delete(self._files(f"{name}.{last}")[1], False)
 
-        self._told("write", written)
+        self._attempt("write", written)
         self._versions[name] = last + 1
 
     def remove(self, name: str) -> None:
@@ -100,7 +100,7 @@ class Storage:
                 files, path = self._files(f"{name}.{number}")
                 files.delete(path, False)
 
-        self._told("write", removed)
+        self._attempt("write", removed)
         self._versions.pop(name, None)
 
     def put(self, name: str, data: bytes) -> bool:
@@ -114,7 +114,7 @@ class Storage:
             files.delete(fresh, False)
             return False
 
-        return self._told("write", written)
+        return self._attempt("write", written)
 
     def replace(self, name: str, data: bytes) -> None:
         """Write a file under exactly this name, in place of the one that is there; for a moment there may be none."""
@@ -125,7 +125,7 @@ class Storage:
             files.delete(path, False)
             files.rename(fresh, path)
 
-        self._told("write", written)
+        self._attempt("write", written)
 
     def _fresh(self, name: str, data: bytes) -> Any:
         """Write data under a name that nobody looks for, beside the one that it is for."""
@@ -145,7 +145,7 @@ class Storage:
             files, path = self._files(name)
             return int(files.getFileStatus(path).getLen())
 
-        return self._told("read", asked)
+        return self._attempt("read", asked)
 
     def move(self, name: str, to: str) -> None:
         """Give a file another name, under which there is none yet."""
@@ -155,7 +155,7 @@ class Storage:
             if not files.rename(path, self._files(to)[1]):
                 raise RunError(f"cannot rename {self}/{name} to {to!r}")
 
-        self._told("write", moved)
+        self._attempt("write", moved)
 
     def drop(self, folder: str) -> None:
         """Remove a folder and all that it holds, if it is there."""
@@ -164,7 +164,7 @@ class Storage:
             files, path = self._files(folder)
             files.delete(path, True)
 
-        self._told("write", dropped)
+        self._attempt("write", dropped)
 
     def _last(self, name: str) -> int:
         if name not in self._versions:
@@ -184,7 +184,7 @@ class Storage:
         path = context._jvm.org.apache.hadoop.fs.Path(f"{self.url}/{name}" if name else self.url)
         return path.getFileSystem(context._jsc.hadoopConfiguration()), path
 
-    def _told(self, doing: str, act: Callable[[], Done]) -> Done:
+    def _attempt(self, doing: str, act: Callable[[], Done]) -> Done:
         from py4j.protocol import Py4JJavaError
 
         try:

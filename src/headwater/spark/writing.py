@@ -19,7 +19,7 @@ from headwater.flow.flow import DEAD_LETTERS, Flow
 from headwater.io.sifting import without
 from headwater.operators.operator import dead_letters
 from headwater.spark.envelope import Envelope
-from headwater.spark.hearing import Hearing
+from headwater.spark.sink_watermarks import SinkWatermarks
 from headwater.spark.sinks import key_before, open_sink
 from headwater.spark.tally import Tally
 
@@ -37,7 +37,7 @@ class Sinks:
         checkpoint: Path,
         after: int | None = None,
         new: Collection[str] = (),
-        hearing: Callable[[str, int], Hearing] | None = None,
+        hearing: Callable[[str, int], SinkWatermarks] | None = None,
     ) -> None:
         """Open them, to go on behind part `after` if that is said, but for those that are `new`.
 

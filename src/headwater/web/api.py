@@ -60,7 +60,7 @@ class Api:
         answer = self._answers.setdefault(path, _Answer())
         async with answer.asking:
             if time.monotonic() - answer.at_s >= fresh_s:
-                answer.value = await self._asked("GET", path, timeout_s=patience_s)
+                answer.value = await self._request("GET", path, timeout_s=patience_s)
                 answer.at_s = time.monotonic()
             found = answer.value
         self._forget()
@@ -70,9 +70,9 @@ class Api:
         """Have something done, and return what came of it; unless it `changes` nothing, all is asked for anew."""
         if changes:
             self._answers.clear()
-        return await self._asked("POST", path, body, _LONG_S)
+        return await self._request("POST", path, body, _LONG_S)
 
-    async def _asked(self, method: str, path: str, body: Any = None, timeout_s: float = _ANSWER_S) -> Any:
+    async def _request(self, method: str, path: str, body: Any = None, timeout_s: float = _ANSWER_S) -> Any:
         sent = None if body is None else msgspec.json.encode(body)
         head = {} if sent is None else {"Content-Type": "application/json"}
         try:

@@ -160,7 +160,7 @@ def check_port(port: int, address: str = "127.0.0.1") -> None:
         raise RunError(f"cannot serve metrics on port {port}: ports go from 1 to 65535")
     with socket.socket() as tried:
         tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the server does
-        with _told(port, address):
+        with _port_errors(port, address):
             tried.bind((address, port))
             tried.listen()
 
@@ -172,13 +172,13 @@ def serve(run: FlowRun, port: int, address: str = "127.0.0.1") -> Any:
 
     registry = CollectorRegistry()
     registry.register(RunCollector(run))
-    with _told(port, address):
+    with _port_errors(port, address):
         server, _ = start_http_server(port, addr=address, registry=registry)
     return server
 
 
 @contextmanager
-def _told(port: int, address: str) -> Iterator[None]:
+def _port_errors(port: int, address: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:

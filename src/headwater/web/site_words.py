@@ -54,7 +54,7 @@ def verdict(document: Mapping[str, Any]) -> tuple[str, str, bool]:
     under_way = [move for move in flow.get("moves", ()) if not is_over(move)]
     if under_way:
         move = under_way[-1]
-        return f"Under way, {move['state']}: {told_steps(move['steps'])}.", f"Why: {move['why']}.", False
+        return f"Under way, {move['state']}: {steps_text(move['steps'])}.", f"Why: {move['why']}.", False
     away = [site["name"] for site in sites if site["steps"] and site["state"] == "away"]
     if away:
         helps = "The others go on; records for it wait at their bridges. Is its machine on, and its network?"
@@ -71,10 +71,10 @@ def _sentence(text: str) -> str:
     return f"{text[:1].upper()}{text[1:]}."
 
 
-def told_steps(steps: Mapping[str, Sequence[str]]) -> str:
+def steps_text(steps: Mapping[str, Sequence[str]]) -> str:
     """Tell which steps go where.
 
-    >>> told_steps({"a": ("barn", "cloud"), "b": ("barn", "cloud"), "c": ("barn", "office")})
+    >>> steps_text({"a": ("barn", "cloud"), "b": ("barn", "cloud"), "c": ("barn", "office")})
     'a, b: barn → cloud; c: barn → office'
     """
     ways: dict[tuple[str, str], list[str]] = {}
@@ -96,14 +96,14 @@ def _moved(move: Mapping[str, Any], decision: Mapping[str, Any] | None) -> tuple
     gap = "" if move["gap_s"] is None else milliseconds(1000 * move["gap_s"])
     state = f"{move['state']}: {move['undone']}" if move["undone"] else str(move["state"])
     hoped = "" if decision is None else _hoped(decision)
-    return move["id"], [_clock(move["at_s"]), move["by"], told_steps(move["steps"]), move["why"], state, gap, hoped]
+    return move["id"], [_clock(move["at_s"]), move["by"], steps_text(move["steps"]), move["why"], state, gap, hoped]
 
 
 def _decided(decision: Mapping[str, Any], flow: Mapping[str, Any]) -> tuple[str, list[str]]:
     came = decision["came"] or {}
     gap = "" if came.get("gap_s") is None else milliseconds(1000 * came["gap_s"])
     state = f"came to nothing: {came['undone']}" if came.get("undone") else "done" if came else ""
-    by, steps = flow["policy"]["name"], told_steps(decision["moves"])
+    by, steps = flow["policy"]["name"], steps_text(decision["moves"])
     return decision["id"], [_clock(decision["at_s"]), by, steps, decision["why"], state, gap, _hoped(decision)]
 
 

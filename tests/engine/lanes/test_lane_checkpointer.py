@@ -27,7 +27,7 @@ def lane(*sources):
 def test_sources_are_asked_for_the_checkpoint_that_the_lane_is_told_of():
     source = Source()
     told = lane(source)
-    told.told("begin", 3)
+    told.tell("begin", 3)
     told.step()
     assert source.asked == [(3, False)]
 

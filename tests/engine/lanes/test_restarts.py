@@ -53,7 +53,7 @@ def test_lanes_that_are_killed_start_again_from_the_last_checkpoint(tmp_path, un
     assert "lanes_lost" not in report.extra
     assert "was killed by SIGKILL; all lanes start again from the last checkpoint" in caplog.text
     assert not run._children or all(gone(child.pid) for child in run._children)
-    assert gone(run._nursery.pid)
+    assert gone(run._fork_server.pid)
 
 
 def test_lanes_start_again_though_a_step_takes_longer_to_come_back_than_an_abort_waits(tmp_path):

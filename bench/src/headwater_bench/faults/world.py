@@ -66,7 +66,7 @@ class SimulatedSource:
         if end == self._at:
             self.ended = True
             deliveries: list[Delivery] = []
-            self.task.send_watermark(END, deliveries)
+            self.task.router.send_watermark(END, deliveries)
             self.world.later.append(deliveries)  # a moment passes between the one and the other
             return
         batch = self._records.slice(self._at, end)

@@ -53,7 +53,7 @@ POINTS: dict[str, dict[str, tuple[str, str]]] = {
     },
     "PostgreSQL": {"PostgreSQL: a part is written": ("headwater.io.postgres.uplink:PostgresUplink", "deliver")},
     "Kafka": {"Kafka: a transaction": ("headwater.io.kafka.transactions:Transactions", "_commit")},
-    "HTTP": {"HTTP: a request is posted": ("headwater.io.http.poster:Poster", "_asked")},
+    "HTTP": {"HTTP: a request is posted": ("headwater.io.http.poster:Poster", "_exchange")},
     "forward": {
         "forwarding: a log is appended to": ("headwater.io.log.log:Log", "append"),
         "forwarding: records are handed to the sink": ("headwater.io.forwarding.sender:Sender", "_send"),

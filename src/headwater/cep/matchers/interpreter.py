@@ -98,7 +98,7 @@ class Interpreter:
                 if self._conditions.faults:
                     self._unfit.append((stream, record, stamps[i], self._conditions.faults[0]))
                     self._conditions.faults.clear()
-        return self._found()
+        return self._take_matches()
 
     def advance(self, time: int) -> list[Batch]:
         """Let time pass for all keys: absences are waited out, attempts grow too old; return matches in order of time."""
@@ -106,9 +106,9 @@ class Interpreter:
         for key in self._tokens.timed_keys():
             self._pass_time(key, time, last)
         self._matches.sort(key=lambda match: match[2])
-        return self._found()
+        return self._take_matches()
 
-    def _found(self) -> list[Batch]:
+    def _take_matches(self) -> list[Batch]:
         matches, self._matches = self._matches, []
         if not matches:
             return []

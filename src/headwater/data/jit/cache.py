@@ -170,11 +170,11 @@ def source_of(kernel: Kernel) -> str:
     Numba's own cache looks at the file of the kernel alone: it would run old code after a kernel elsewhere has changed.
     """
     if kernel.source is None:
-        kernel.source = hashlib.sha256(repr(_said(kernel, set())).encode()).hexdigest()
+        kernel.source = hashlib.sha256(repr(_described(kernel, set())).encode()).hexdigest()
     return kernel.source
 
 
-def _said(value: Any, seen: set[int]) -> Any:
+def _described(value: Any, seen: set[int]) -> Any:
     """Describe a value that a kernel names, so that two that compile to different code are described differently."""
     from headwater.data.jit.kernel import Kernel
 
@@ -190,7 +190,7 @@ def _said(value: Any, seen: set[int]) -> Any:
     if isinstance(value, ModuleType):
         return value.__name__
     if isinstance(value, tuple | list):
-        return [_said(each, seen) for each in value]
+        return [_described(each, seen) for each in value]
     return type(value).__name__, repr(value)
 
 
@@ -198,10 +198,10 @@ def _code(code: CodeType, named: dict[str, Any], seen: set[int]) -> Any:
     inner = [each for each in code.co_consts if isinstance(each, CodeType)]
     plain = [repr(each) for each in code.co_consts if not isinstance(each, CodeType)]
     names = (*code.co_names, *code.co_freevars)
-    used = [(name, _said(named[name], seen)) for name in names if name in named]
+    used = [(name, _described(named[name], seen)) for name in names if name in named]
     for name, module in ((name, named[name]) for name in names if isinstance(named.get(name), ModuleType)):
         if module.__name__.partition(".")[0] not in ("numpy", "math", "numba"):
-            used += [(f"{name}.{n}", _said(getattr(module, n), seen)) for n in code.co_names if hasattr(module, n)]
+            used += [(f"{name}.{n}", _described(getattr(module, n), seen)) for n in code.co_names if hasattr(module, n)]
     return code.co_code, plain, code.co_names, code.co_varnames, used, [_code(each, named, seen) for each in inner]
 
 

@@ -67,12 +67,12 @@ def is_linkable(kernel: Kernel) -> bool:
 
 def ask(kernel: Kernel, signature: Signature) -> None:
     """Have a kernel compiled in the background; it is used from then on."""
-    _asked(kernel, signature)
+    _request(kernel, signature)
 
 
 def wait_for(kernel: Kernel, signature: Signature) -> Form:
     """Have a kernel compiled and return its compiled form; raises what Numba has to say."""
-    request = _asked(kernel, signature)
+    request = _request(kernel, signature)
     request.done.wait()
     if request.error is not None:
         raise request.error
@@ -149,7 +149,7 @@ _thread: threading.Thread | None = None
 _running: list[subprocess.Popen[str]] = []
 
 
-def _asked(kernel: Kernel, signature: Signature) -> _Request:
+def _request(kernel: Kernel, signature: Signature) -> _Request:
     global _thread
     with _lock:
         key = id(kernel), signature

@@ -148,7 +148,7 @@ class Work:
         return msgspec.convert(told, PartState)
 
     def _ready(self, id: str) -> PartState:
-        return PartState(id, self._service.nursery.warmth(id), port=read_port(self.folder.sources(id)))
+        return PartState(id, self._service.warm_pool.warmth(id), port=read_port(self.folder.sources(id)))
 
     def _do(self, deed: Deed) -> list[Message]:
         match deed:
@@ -213,7 +213,7 @@ class Work:
         return [Have(piece.move, piece.key)] if is_whole else []
 
     def _cool(self, id: str) -> None:
-        self._service.nursery.end(id)
+        self._service.warm_pool.end(id)
         Kept(self.folder.ahead / id).remove()
         for part in list(self._agent.parts):
             let_go(self.folder.home(part).checkpoint, id)
@@ -233,7 +233,7 @@ class Work:
             if deed.checkpoint or deed.after:
                 self._take_over(deed)
             # once more: another flow may have been promised the cores meanwhile, if the process that waits has not
-            self._check_promise(part, pid, self._service.nursery.pid(deed.id))
+            self._check_promise(part, pid, self._service.warm_pool.pid(deed.id))
             self.folder.add(deed.id, part.every, part.promise)
             self.folder.drop_prepared(deed.id)
         except (HeadwaterError, OSError, ValueError) as error:

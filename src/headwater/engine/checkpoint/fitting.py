@@ -86,7 +86,8 @@ class Fitting:
             )
         keyed = [[given["keys"] for given in step["inputs"]] for step in (before, now)]
         if keyed[0] != keyed[1]:
-            raise RunError(f"step {name!r} had other inputs or keys then: {_told(keyed[0])}, now {_told(keyed[1])}")
+            then, today = map(_keys_text, keyed)
+            raise RunError(f"step {name!r} had other inputs or keys then: {then}, now {today}")
         if before["outputs"] != now["outputs"] and self._keeps(name):
             raise RunError(
                 f"step {name!r} gave {_columns(before)} then, and gives {_columns(now)} now; what it has saved does "
@@ -106,7 +107,7 @@ class Fitting:
     def _tell_changed(self, name: str, before: dict[str, Any], now: dict[str, Any]) -> None:
         """Say so where a step that keeps nothing gives other columns; not of those behind it, which give what they get."""
         steps = self._content["steps"]
-        made_here = _given(steps, name) == _given(described(self._flow), name)
+        made_here = _input_columns(steps, name) == _input_columns(described(self._flow), name)
         if before["outputs"] != now["outputs"] and made_here:
             log.warning(
                 "step %s gave %s at the checkpoint, and gives %s now; it keeps nothing, so the flow goes on with these",
@@ -117,7 +118,7 @@ class Fitting:
 
     def _check_queue(self, name: str, before: dict[str, Any], now: dict[str, Any]) -> None:
         """Refuse to give a step records that were on their way to it, and have columns that it does not get any more."""
-        was, given = _given(before, name), _given(now, name)
+        was, given = _input_columns(before, name), _input_columns(now, name)
         if was is None or given is None:
             return
         if was != given and any(batch is not None for each in self._saved(name) for _, batch, _ in each["queue"]):
@@ -184,7 +185,7 @@ def _columns(step: dict[str, Any]) -> str:
     return _listed(next(iter(step["outputs"].values()), {}))
 
 
-def _given(steps: dict[str, Any], name: str) -> list[dict[str, str]] | None:
+def _input_columns(steps: dict[str, Any], name: str) -> list[dict[str, str]] | None:
     """Return the columns that a step gets by each of its inputs; None where one of them is at another site since a move."""
     if not all(given["step"] in steps for given in steps[name]["inputs"]):
         return None
@@ -195,5 +196,5 @@ def _listed(columns: dict[str, str]) -> str:
     return "(" + ", ".join(f"{name}: {kind}" for name, kind in columns.items()) + ")"
 
 
-def _told(keys: list[list[str]]) -> str:
+def _keys_text(keys: list[list[str]]) -> str:
     return "; ".join(", ".join(each) or "no key" for each in keys) or "none"

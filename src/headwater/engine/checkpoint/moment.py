@@ -70,7 +70,7 @@ def write_moment(moment: Moment, flow: Flow, folder: Path) -> None:
             tasks.setdefault(instance.step.name, []).append({**saved, "state": len(states) - 1, "whole": True})
     for source, batches in moment.arrived.items():
         enqueue(flow, tasks, source, "out", batches)
-    positions = {name: [_told(moment, name, at)] for name, at in moment.positions.items()}
+    positions = {name: [_engine_position(moment, name, at)] for name, at in moment.positions.items()}
     content = heading(flow, identities(flow)) | {"positions": positions, "tasks": tasks}
     Store(folder).write(moment.part, content, states)
 
@@ -194,6 +194,6 @@ def _state(operator: Operator, instance: Instance) -> bytes:
     return operator.snapshot(Select(instance.number, of) if of > 1 and instance.step.state == "key" else None)
 
 
-def _told(moment: Moment, source: str, position: Any) -> Any:
+def _engine_position(moment: Moment, source: str, position: Any) -> Any:
     """Return a position as the engine's reader tells it: in a log, the entry and how much of it was handed out."""
     return [position, 0] if source in moment.logs else position

@@ -4,7 +4,7 @@
 `outlet` and an `inlet` at the ends of each `ring`, and a `share` of each source that all lanes read; `silence` tells
 whether one is silent. A `lane` runs its part as the engine runs any flow; `child` is one in another process, `run` all of
 them together, told by `wire` and put together by `accounts` into one report. `checkpoint` has all of them saved; where one
-dies then, all start again, forked by a `nursery` and as often as `headwater.restarts` allows.
+dies then, all start again, forked by a `fork_server` and as often as `headwater.restarts` allows.
 """
 
 from __future__ import annotations

@@ -90,7 +90,7 @@ class LaneCheckpointer(Checkpointer):
         if not self._lane:
             super()._open_retired()
 
-    def told(self, word: Word, number: int) -> None:
+    def tell(self, word: Word, number: int) -> None:
         """Take a word of who decides, from any thread."""
         self._said.put((_FROM_ABOVE, number, word))
 

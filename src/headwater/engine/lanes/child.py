@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, cast
 
 from headwater import errors
 from headwater.data.jit import service
-from headwater.engine.forked import let_go_of_signals
+from headwater.engine.after_fork import let_go_of_signals
 from headwater.engine.lanes.lane import LaneRun
 from headwater.engine.lanes.wire import pack, report_to_wire, sample_to_wire, unpack
 from headwater.engine.memory import keep_freed, share_arenas
@@ -171,6 +171,6 @@ def _obey(connection: Connection, run: LaneRun, tell: Callable[[object], None]) 
                 tell({"sample": sample_to_wire(run.sample()), "kept": run.kept()})
             elif run.checkpointer is not None:
                 word, number = what.decode().split()
-                run.checkpointer.told(cast("Word", word), int(number))
+                run.checkpointer.tell(cast("Word", word), int(number))
     except (EOFError, OSError):
         os._exit(1)

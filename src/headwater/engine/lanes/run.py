@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, Self
 
 from headwater.engine.lanes.accounts import Accounts
 from headwater.engine.lanes.child import ABORT, SAMPLE, STOP, Child, DiedError, check_that_it_can_fork, forked, live
+from headwater.engine.lanes.fork_server import ForkServer
 from headwater.engine.lanes.lane import Keeping, LaneRun
 from headwater.engine.lanes.layout import Layout
-from headwater.engine.lanes.nursery import Nursery
 from headwater.engine.lanes.shared_memory import shared_objects
 from headwater.engine.lanes.wire import unpack
 from headwater.engine.lanes.wiring import Wiring
@@ -56,7 +56,7 @@ class LanesRun:
         shares = self.shares and options.when_full != "spill" and options.checkpoint is None
         self._wiring = Wiring(layout, lanes, share=shares)
         self._keeper: LanesCheckpointer | None = None
-        self._nursery: Nursery | None = (
+        self._fork_server: ForkServer | None = (
             None  #: forks lanes that may have to start again; who keeps no checkpoint forks once
         )
         self._restarts = Restarts()
@@ -90,7 +90,7 @@ class LanesRun:
         sys.stderr.flush()
         with shared_objects():
             if self._keeper is not None:
-                self._nursery = Nursery(self._live, self._keeper.forget)
+                self._fork_server = ForkServer(self._live, self._keeper.forget)
             self._fork(again=False)
         self._began_ns = time.perf_counter_ns()
         try:
@@ -134,12 +134,12 @@ class LanesRun:
 
     def _fork(self, *, again: bool) -> None:
         for lane in range(1, self.lanes):
-            if self._nursery is None:
+            if self._fork_server is None:
                 make = partial(self.make_lane, lane, self.options)
                 self._children.append(forked(lane, make, self._children))
             else:
-                pid, connection = self._nursery.fork(lane, again=again)
-                self._children.append(Child(lane, pid, connection, self._nursery.reap))
+                pid, connection = self._fork_server.fork(lane, again=again)
+                self._children.append(Child(lane, pid, connection, self._fork_server.reap))
 
     def _live(self, lane: int, again: bool, connection: Connection) -> None:
         """Run a lane in a process that was just forked for it."""
@@ -171,8 +171,8 @@ class LanesRun:
                 with suppress(RunError):
                     own.wait()
             raise
-        if keeper is not None and self._nursery is not None:
-            self._nursery.forget()
+        if keeper is not None and self._fork_server is not None:
+            self._fork_server.forget()
             keeper.begin(self._tell_of_checkpoint, self._fail)
 
     def _watch_over_lanes(self) -> None:
@@ -190,13 +190,13 @@ class LanesRun:
 
     def _tell_of_checkpoint(self, word: Word, number: int) -> None:
         if self._own.checkpointer is not None:
-            self._own.checkpointer.told(word, number)
+            self._own.checkpointer.tell(word, number)
         self._tell_all(f"{word} {number}".encode())
 
     def _close(self) -> None:
         self._wiring.close()
-        if self._nursery is not None:
-            self._nursery.close()  # it has the lock of the checkpoint open too
+        if self._fork_server is not None:
+            self._fork_server.close()  # it has the lock of the checkpoint open too
         if self._keeper is not None:
             self._keeper.close()
 
@@ -267,12 +267,12 @@ class LanesRun:
                 if child.ended:  # meanwhile, with all others
                     continue
                 try:
-                    self._heard(child, unpack(connection.recv_bytes()))
+                    self._hear(child, unpack(connection.recv_bytes()))
                 except (EOFError, OSError):
                     self._gone(child, child.reap())
             self._leave_behind(living.values())
 
-    def _heard(self, child: Child, said: dict[str, Any]) -> None:
+    def _hear(self, child: Child, said: dict[str, Any]) -> None:
         if self._keeper is not None and said.keys() & {"saved", "unsaved", "ended"}:
             self._keeper.hear(child.lane, said)
             return

@@ -227,7 +227,7 @@ class Wiring:
             steps.append(_receiving(crossing, lane))
         for move, crossing in zip(self._layout.moves, self._of_move, strict=True):
             if lane in crossing.senders:
-                steps.append(_sending(crossing, lane, self._given(move.given)))
+                steps.append(_sending(crossing, lane, self._in_lanes(move.given)))
             if lane in crossing.receivers:
                 steps.append(_receiving(crossing, lane))
         if self._letters is not None and lane:
@@ -261,7 +261,7 @@ class Wiring:
 
     def _step(self, step: Step, where: Where, lane: int) -> Step:
         inputs = tuple(
-            self._moved(step, port) or self._given(given)
+            self._moved(step, port) or self._in_lanes(given)
             for port, given in enumerate(step.inputs)
             # a sink that every lane has may take something that is made in lane 0 alone
             if lane == 0 or not step.is_sink or self._layout.where[given.step] != "one"
@@ -285,7 +285,7 @@ class Wiring:
                 return Input(crossing.inlet_name, "out", crossing.schema, given.grouping, given.keys)
         return None
 
-    def _given(self, given: Input) -> Input:
+    def _in_lanes(self, given: Input) -> Input:
         """Return an input as it is in lanes, or from the blocks of its source."""
         crossing = self._of_source.get(given.step)
         if crossing is None:

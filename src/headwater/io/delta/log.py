@@ -195,7 +195,8 @@ class DeltaLog(DeltaTable):
         there, ours = (_fields(text) for text in (self.metadata["schemaString"], self._columns))
         if there != ours:
             raise InputError(
-                f"cannot write {self._place}: the table has the columns {_told(there)}, records have {_told(ours)}"
+                f"cannot write {self._place}: the table has the columns {_fields_text(there)}, "
+                f"records have {_fields_text(ours)}"
             )
 
     def _summarise(self) -> None:
@@ -226,5 +227,5 @@ def _fields(schema: str) -> list[tuple[str, str]]:
     return [(field["name"], json.dumps(field["type"])) for field in json.loads(schema)["fields"]]
 
 
-def _told(fields: list[tuple[str, str]]) -> str:
+def _fields_text(fields: list[tuple[str, str]]) -> str:
     return ", ".join(f"{name} {kind.strip(chr(34))}" for name, kind in fields)

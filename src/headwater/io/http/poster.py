@@ -81,7 +81,7 @@ class Poster:
         """Have the server take a body; raises InputError if it refuses these records, UnreachedError for all else."""
         headers = {**self._headers, "Content-Type": content_type, "Idempotency-Key": key}
         try:
-            answer, said = self._asked(body, headers)
+            answer, said = self._exchange(body, headers)
         except (OSError, http.client.HTTPException) as error:
             self.close()
             why = str(error) or type(error).__name__
@@ -103,7 +103,7 @@ class Poster:
         if connection is not None:
             connection.close()
 
-    def _asked(self, body: bytes, headers: dict[str, str]) -> tuple[http.client.HTTPResponse, bytes]:
+    def _exchange(self, body: bytes, headers: dict[str, str]) -> tuple[http.client.HTTPResponse, bytes]:
         """Send a request and read the answer; a connection that was kept may have been ended by the other side."""
         kept = self._connection
         if kept is not None:

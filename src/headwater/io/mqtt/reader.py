@@ -146,7 +146,7 @@ class MqttReader:
     def received(self, received: ReceivedMessages) -> None:
         """Take what arrived."""
         if np.any(received.flags & RETAINED):
-            received = self._asked_for(received)
+            received = self._only_subscribed(received)
         room = self._room()
         if self._source.qos == 0 and len(received) > room:
             self._drop(len(received) - room)
@@ -168,7 +168,7 @@ class MqttReader:
     def disconnected(self) -> None:
         """Nothing to do: what is here stays here."""
 
-    def _asked_for(self, received: ReceivedMessages) -> ReceivedMessages:
+    def _only_subscribed(self, received: ReceivedMessages) -> ReceivedMessages:
         """Leave out kept messages of topics that others subscribed to, which amqtt sends to all who connect."""
         rows = np.flatnonzero(received.flags & RETAINED).tolist()
         strange = [row for row in rows if not matches(self._source.topic, received.topics[row : row + 1].tolist()[0])]

@@ -85,7 +85,9 @@ class Outbox(Throttled, Transaction):
             ledger.folder.mkdir(parents=True, exist_ok=True)
             last = ledger.folder / _LAST
             self._committed = int(last.read_text()) if last.exists() else -1
-            self._due = {number: self._found(number) for number in self._files(_DUE)}  # those to be delivered, in order
+            self._due = {
+                number: self._inspect(number) for number in self._files(_DUE)
+            }  # those to be delivered, in order
             self._go_on()
             for number in self._due:
                 self._held.hold(number, self._file(number, _DUE))
@@ -219,7 +221,7 @@ class Outbox(Throttled, Transaction):
                     self._held.hold(part, self._file(part, _DUE))
             if due:
                 sync(self._ledger.folder)
-            found = {part: self._found(part) for part in due}
+            found = {part: self._inspect(part) for part in due}
         except OSError as error:
             raise explained(error, self._ledger.folder, "keep records in") from error
         with self._changed:
@@ -241,7 +243,7 @@ class Outbox(Throttled, Transaction):
                 self._held.let_go(number)
                 self._file(number, _DUE).unlink(missing_ok=True)
 
-    def _found(self, number: int) -> _Part:
+    def _inspect(self, number: int) -> _Part:
         """Look at a part that is due; one that is damaged is told of when it is its turn."""
         path = self._file(number, _DUE)
         if number not in self._counts:

@@ -61,7 +61,7 @@ def guarantee(step: Step) -> str:
     return "exactly once" if delivery_of(step.kind.sink) == "transactional" else "at least once"
 
 
-def told_of(step: Step) -> str:
+def delivery_text(step: Step) -> str:
     """Return who writes a step's sink, and what holds for it, in words."""
     assert isinstance(step.kind, Write)
     native = writes(step.kind.sink)

@@ -12,8 +12,8 @@ from starlette.requests import Request
 from headwater.web.api import Api, of_flow
 from headwater.web.figures import clipped
 from headwater.web.frame import Frame, empty, title
-from headwater.web.past import clock
-from headwater.web.side import as_text
+from headwater.web.series import clock
+from headwater.web.step_panel import as_text
 from headwater.web.table import Column, Table
 
 _MOST = 100

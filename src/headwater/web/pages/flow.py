@@ -12,7 +12,7 @@ from headwater.web.figures import count, milliseconds, percent, rate, size
 from headwater.web.frame import Frame, empty, flow_exists, title
 from headwater.web.graph import FlowGraph
 from headwater.web.reading import StepNow, Verdict, cells_of, steps_now, verdict
-from headwater.web.side import StepSide
+from headwater.web.step_panel import StepPanel
 from headwater.web.table import Column, Table
 
 _COLUMNS = (
@@ -79,7 +79,7 @@ class _FlowPage:
                 with ui.element("div").classes("hw-scroll"):
                     self._table = Table(_COLUMNS, self.open)
             self._none = ui.element("div")
-        self._side = StepSide(frame)
+        self._side = StepPanel(frame)
         self._shows(False)
 
     def _buttons(self) -> None:

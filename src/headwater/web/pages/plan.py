@@ -160,14 +160,14 @@ class _PlanPage:
             self._net.set_options(choices["nets"], value=next(iter(choices["nets"]), None))
 
     async def _search(self) -> None:
-        found = await self._asked(self._plan, "/plans/best", objective=self._goal.value)
+        found = await self._request(self._plan, "/plans/best", objective=self._goal.value)
         if found is not None:
             self._before = self._keep(OBJECTIVES[self._goal.value], found)
             self._show(self._before)
 
     async def _search_front(self) -> None:
         one, other = self._one.value, self._other.value
-        found = await self._asked(self._draw, "/plans/front", one=one, other=other)
+        found = await self._request(self._draw, "/plans/front", one=one, other=other)
         if found is None:
             return
         if not found["points"]:
@@ -183,14 +183,14 @@ class _PlanPage:
             return
         placement = {**self._kept[self._shown]["placement"], step: device}
         asked = {"objective": self._kept[self._shown]["objective"], "placement": placement}
-        found = await self._asked(None, "/plans/try", **asked)
+        found = await self._request(None, "/plans/try", **asked)
         if found is not None:
             self._step = step
             self._show(self._keep("By hand", found))
 
     async def _play(self) -> None:
         placement = self._kept[self._shown]["placement"]
-        report = await self._asked(self._rehearse, "/plans/rehearse", placement=placement, seconds=_SECONDS)
+        report = await self._request(self._rehearse, "/plans/rehearse", placement=placement, seconds=_SECONDS)
         if report is None:
             return
         latency = report["latency_ms"]
@@ -210,11 +210,11 @@ class _PlanPage:
     async def _have_run(self) -> None:
         self._sure.close()
         asked = {"objective": self._kept[self._shown]["objective"], "placement": self._kept[self._shown]["placement"]}
-        found = await self._asked(self._deploy, "/plans/deploy", **asked)
+        found = await self._request(self._deploy, "/plans/deploy", **asked)
         if found is not None:
             ui.notify(found["says"], type="positive", timeout=10_000, multi_line=True)
 
-    async def _asked(self, button: Any, path: str, **asked: Any) -> Any:
+    async def _request(self, button: Any, path: str, **asked: Any) -> Any:
         """Ask something of the flow and the net that are chosen; None, and a word, where that cannot be."""
         if not self._flow.value or not self._net.value:
             ui.notify("Choose a flow and a net.", type="warning")

@@ -12,7 +12,7 @@ from headwater.web.api import Api, ApiError, of_flow
 from headwater.web.editor import Editor
 from headwater.web.figures import size
 from headwater.web.frame import Frame, empty, title
-from headwater.web.side import kinds_of, records_table
+from headwater.web.step_panel import kinds_of, records_table
 
 _LIMIT = 100  #: records of a stream that are looked at, matches of a file that are told
 _KEPT = 200  #: matches of a stream that stay on the page
@@ -92,7 +92,7 @@ class _QueryPage:
         self._live.set_visibility(kind == "step")
         if kind == "file":
             self._live.set_value(False)
-            found = await self._asked("", 0)  # what a file has only its reader knows
+            found = await self._try_query("", 0)  # what a file has only its reader knows
             columns, stream = ({}, _STREAM) if found is None else (found["columns"], found["stream"])
         else:
             columns, stream = next(iter(self._columns.get(name, {}).values()), {}), name if _is_word(name) else _STREAM
@@ -104,7 +104,7 @@ class _QueryPage:
     async def _check(self) -> None:
         """Mark what is wrong in the text, while it is typed."""
         text = self._editor.text
-        found = await self._asked(text, 0, quiet=True) if text.strip() else None
+        found = await self._try_query(text, 0, quiet=True) if text.strip() else None
         self._editor.mark(text, None if found is None else found["fault"])
 
     async def _begin_anew(self) -> None:
@@ -117,7 +117,7 @@ class _QueryPage:
         self._look.props("loading")
         text = self._editor.text
         try:
-            found = await self._asked(text, _LIMIT)
+            found = await self._try_query(text, _LIMIT)
         finally:
             self._asking = False
             self._look.props(remove="loading")
@@ -129,7 +129,7 @@ class _QueryPage:
         kind, name = self._source
         self._answer.show(found, text, name if kind == "step" else None, self._kinds, more=bool(self._live.value))
 
-    async def _asked(self, text: str, limit: int, *, quiet: bool = False) -> Any:
+    async def _try_query(self, text: str, limit: int, *, quiet: bool = False) -> Any:
         """Ask what is chosen, or only whether the text is right; None, and a word unless `quiet`, where that cannot be."""
         kind, name = self._source
         body = {kind: name, "query": text, "limit": limit}
@@ -193,15 +193,15 @@ class _Answer:
         self._shows(True, step is not None)
         self._count.set_text(f"{self._found:,} in {self._looked:,} records")
         self._dead.set_text(f"{self._unread:,} could not be read" if self._unread else "")
-        self._says.set_text(self._told())
-        self._says.set_visibility(bool(self._told()))
+        self._says.set_text(self._summary())
+        self._says.set_visibility(bool(self._summary()))
         self._rows.clear()
         with self._rows:
             if self._matches:
                 records_table(self._matches, kinds)
         self._lines.set_text(snippet(text, self._step))
 
-    def _told(self) -> str:
+    def _summary(self) -> str:
         if not self._looked:
             return "No record passed in 3 s."
         if not self._found:

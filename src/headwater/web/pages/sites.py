@@ -11,7 +11,7 @@ from headwater.web.api import Api
 from headwater.web.figures import count, milliseconds, rate
 from headwater.web.frame import Frame, empty, title
 from headwater.web.netmap import NetMap
-from headwater.web.site_side import SiteSide
+from headwater.web.site_panel import SitePanel
 from headwater.web.site_words import figures_of, moves_of, prices_of, verdict
 from headwater.web.table import Column, Table
 
@@ -66,7 +66,7 @@ class _SitesPage:
     def __init__(self, frame: Frame) -> None:
         self.frame = frame
         self._waiting: list[str] | None = None  #: sites that the page has told about
-        self._side = SiteSide(frame)
+        self._side = SitePanel(frame)
         with frame.body:
             self._said = ui.element("div").classes("hw-verdict").props("data-figure=verdict")
             with self._said:

@@ -11,9 +11,9 @@ from starlette.requests import Request
 from headwater.web.api import Api, ApiError, of_flow
 from headwater.web.figures import milliseconds, percent
 from headwater.web.frame import Frame, empty, title
-from headwater.web.past import Past, clock, past_of
 from headwater.web.range import Range
 from headwater.web.reading import cells_of, steps_now, verdict
+from headwater.web.series import Series, clock, series_of
 from headwater.web.table import Column, Table
 from headwater.web.theme import Theme
 
@@ -59,7 +59,7 @@ class _TimePage:
                 ui.label(
                     "Drag the ends of the bar below the charts to see less of it; all charts show the same moments."
                 ).classes("hw-soft hw-small")
-                self._chart = ui.echart(_options(Past(), frame.theme)).style(f"width: 100%; height: {_height()}px")
+                self._chart = ui.echart(_options(Series(), frame.theme)).style(f"width: 100%; height: {_height()}px")
             self._then = ui.element("section").classes("hw-card")
             with self._then:
                 with ui.element("div").classes("hw-row"):
@@ -93,7 +93,7 @@ class _TimePage:
                 )
             return
         self._chart.options.clear()
-        self._chart.options.update(_options(past_of(self._samples), self.frame.theme))
+        self._chart.options.update(_options(series_of(self._samples), self.frame.theme))
         self._chart.update()
         times_s = [sample["at"] for sample in self._samples]  # of which the oldest go, after an hour
         self._range.of(len(times_s), None if held_s is None else bisect_left(times_s, held_s))
@@ -124,23 +124,23 @@ def _height() -> int:
     return _TOP + len(_CHARTS) * (_HEIGHT + _GAP) + _SLIDER
 
 
-def _options(past: Past, theme: Theme) -> dict[str, Any]:
+def _options(history: Series, theme: Theme) -> dict[str, Any]:
     """Return the chart: grids one above the other, joined at the time axis."""
     tops = [_TOP + number * (_HEIGHT + _GAP) for number in range(len(_CHARTS))]
     colours = theme.colours
     series = [
-        _line("in", past.in_hz, 0, 0, colours[0]),
-        _line("out", past.out_hz, 0, 0, colours[2], dashed=True),
-        {"type": "heatmap", "xAxisIndex": 1, "yAxisIndex": 1, "data": past.heat, "progressive": 0},
-        _line("p50", past.p50_ms, 2, 2, colours[2]),
-        _line("p95", past.p95_ms, 2, 2, colours[0], dashed=True),
-        _line("p99", past.p99_ms, 2, 2, colours[1], width=2.5),
-        _line("cores", past.cores, 3, 3, colours[0]),
-        _line("memory, MiB", past.memory_mb, 3, 4, colours[3], dashed=True),
-        _line("behind the clock, s", past.lag_s, 4, 5, colours[0]),
-        _line("held back, %", past.held, 4, 6, colours[1], dashed=True),
-        _line("duration, ms", past.checkpoint_ms, 5, 7, colours[0]),
-        _line("size, KiB", past.checkpoint_kb, 5, 8, colours[3], dashed=True),
+        _line("in", history.in_hz, 0, 0, colours[0]),
+        _line("out", history.out_hz, 0, 0, colours[2], dashed=True),
+        {"type": "heatmap", "xAxisIndex": 1, "yAxisIndex": 1, "data": history.heat, "progressive": 0},
+        _line("p50", history.p50_ms, 2, 2, colours[2]),
+        _line("p95", history.p95_ms, 2, 2, colours[0], dashed=True),
+        _line("p99", history.p99_ms, 2, 2, colours[1], width=2.5),
+        _line("cores", history.cores, 3, 3, colours[0]),
+        _line("memory, MiB", history.memory_mb, 3, 4, colours[3], dashed=True),
+        _line("behind the clock, s", history.lag_s, 4, 5, colours[0]),
+        _line("held back, %", history.held, 4, 6, colours[1], dashed=True),
+        _line("duration, ms", history.checkpoint_ms, 5, 7, colours[0]),
+        _line("size, KiB", history.checkpoint_kb, 5, 8, colours[3], dashed=True),
     ]
     names: tuple[tuple[str, ...], ...] = (
         ("in", "out"),
@@ -185,7 +185,7 @@ def _options(past: Past, theme: Theme) -> dict[str, Any]:
                 **theme.axis(),
                 "type": "category",
                 "gridIndex": number,
-                "data": past.times,
+                "data": history.times,
                 "splitLine": {"show": False},
                 "axisLabel": {**theme.text, "show": True, "hideOverlap": True},
                 "boundaryGap": True,
@@ -197,7 +197,7 @@ def _options(past: Past, theme: Theme) -> dict[str, Any]:
             theme.axis(
                 type="category",
                 gridIndex=1,
-                data=[f"≤ {milliseconds(ms)}" for ms in past.bounds_ms],
+                data=[f"≤ {milliseconds(ms)}" for ms in history.bounds_ms],
                 axisLabel={**theme.text, "interval": 2},  # a row is lower than a line of text
             ),
             theme.axis(type="value", gridIndex=2, min=0),

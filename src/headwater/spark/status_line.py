@@ -19,7 +19,7 @@ _LOOK_S = 1.0  #: between two looks at how far sources were read, for which Java
 Share = Callable[[], float | None]  #: which part of all that there is to read was read; None where nobody can tell
 
 
-class Outlook:
+class StatusLine:
     """Looks at a run now and then; `shares` has a function for each source, `waiting` tells how many records wait."""
 
     def __init__(
@@ -35,7 +35,7 @@ class Outlook:
         self._looked_s = float("-inf")
         self._beside = ""
 
-    def told(self, now: Sample) -> str:
+    def text(self, now: Sample) -> str:
         """Say how a run is that has measured this."""
         at_s = self._clock()
         self._seen.append((at_s, now.records_in))

@@ -17,7 +17,7 @@ _POLICY = "where the policy wants"
 _FIELD = 'dense outlined options-dense popup-content-class="hw-popup"'
 
 
-class SiteSide:
+class SitePanel:
     """Opens at the right for one site at a time; Escape closes it."""
 
     def __init__(self, frame: Frame) -> None:

@@ -11,7 +11,7 @@ Samples = Sequence[Mapping[str, Any]]
 
 
 @dataclass(slots=True)
-class Past:
+class Series:
     """One value a sample of everything that is drawn over time; None where a sample does not tell."""
 
     times: list[str] = field(default_factory=list)
@@ -31,34 +31,34 @@ class Past:
     bounds_ms: list[float] = field(default_factory=list)
 
 
-def past_of(samples: Samples) -> Past:
+def series_of(samples: Samples) -> Series:
     """Read a history."""
-    past = Past()
+    series = Series()
     bounds = sorted({bound for sample in samples for bound, _ in sample["last"]["latency_counts"]})
-    past.bounds_ms = [bounds[0] * 2**n for n in range(round(bounds[-1] / bounds[0]).bit_length())] if bounds else []
-    rows = {round(bound, 9): row for row, bound in enumerate(past.bounds_ms)}
+    series.bounds_ms = [bounds[0] * 2**n for n in range(round(bounds[-1] / bounds[0]).bit_length())] if bounds else []
+    rows = {round(bound, 9): row for row, bound in enumerate(series.bounds_ms)}
     for at, sample in enumerate(samples):
         last, span_s = sample["last"], max(sample["last"]["at_s"], 1e-9)
-        past.times.append(clock(sample["at"]))
-        past.in_hz.append(round(last["records_in"] / span_s, 1))
-        past.out_hz.append(round(sum(last["records_out"].values()) / span_s, 1))
-        past.p50_ms.append(last["latency_ms"]["p50"])
-        past.p95_ms.append(last["latency_ms"]["p95"])
-        past.p99_ms.append(last["latency_ms"]["p99"])
-        past.cores.append(sample["process"]["cores"])
-        past.memory_mb.append(round(sample["process"]["memory_bytes"] / 2**20, 1))
-        past.held.append(round(min(1.0, last["backpressure_s"] / span_s) * 100, 1))
+        series.times.append(clock(sample["at"]))
+        series.in_hz.append(round(last["records_in"] / span_s, 1))
+        series.out_hz.append(round(sum(last["records_out"].values()) / span_s, 1))
+        series.p50_ms.append(last["latency_ms"]["p50"])
+        series.p95_ms.append(last["latency_ms"]["p95"])
+        series.p99_ms.append(last["latency_ms"]["p99"])
+        series.cores.append(sample["process"]["cores"])
+        series.memory_mb.append(round(sample["process"]["memory_bytes"] / 2**20, 1))
+        series.held.append(round(min(1.0, last["backpressure_s"] / span_s) * 100, 1))
         marks = last["watermarks_us"].values()
-        past.lag_s.append(round(sample["at"] - min(marks) / 1e6, 2) if marks else None)
+        series.lag_s.append(round(sample["at"] - min(marks) / 1e6, 2) if marks else None)
         kept = sample["checkpoints"]
         made = kept is not None and kept["complete"] > 0
-        past.checkpoint_ms.append(round(kept["seconds"] * 1000, 2) if made else None)
-        past.checkpoint_kb.append(round(kept["bytes"] / 2**10, 2) if made else None)
+        series.checkpoint_ms.append(round(kept["seconds"] * 1000, 2) if made else None)
+        series.checkpoint_kb.append(round(kept["bytes"] / 2**10, 2) if made else None)
         counted = sum(count for _, count in last["latency_counts"]) or 1
-        past.heat += [
+        series.heat += [
             (at, rows[round(bound, 9)], round(count / counted * 100, 2)) for bound, count in last["latency_counts"]
         ]
-    return past
+    return series
 
 
 def clock(at_s: float) -> str:

@@ -12,17 +12,17 @@ from headwater.processes import family
 _NICER = 5  #: about a third of what others get of a processor that is wanted by more
 
 
-def put_aside(pid: int) -> None:
+def lower_priority(pid: int) -> None:
     """Have a process that was just started give way, with all threads that it will begin, until it comes back.
 
     Nothing is done where it may not come back, as the system often has it for who is not root.
     """
-    if _may_come_back():
+    if _may_restore():
         with suppress(OSError):  # it has ended already
             os.setpriority(os.PRIO_PROCESS, pid, os.getpriority(os.PRIO_PROCESS, 0) + _NICER)
 
 
-def come_back() -> None:
+def restore_priority() -> None:
     """Have the priority of the process that has started this one, with all threads, and all that was started meanwhile."""
     with suppress(OSError):
         usual = os.getpriority(os.PRIO_PROCESS, os.getppid())
@@ -40,7 +40,7 @@ def _threads(process: int) -> list[int]:
         return []
 
 
-def _may_come_back() -> bool:
+def _may_restore() -> bool:
     """Try it with a thread that does nothing else: where it may not, that is the only one that stays behind."""
     found: list[bool] = []
 

@@ -22,7 +22,7 @@ _SIGNS = 600  #: of a value that are shown: a record may hold a picture, and a p
 _PAIR = (Column("", "text"), Column("", "text"))
 
 
-class StepSide:
+class StepPanel:
     """Opens at the right for one step at a time; Escape closes it."""
 
     def __init__(self, frame: Frame) -> None:

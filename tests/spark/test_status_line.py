@@ -9,7 +9,7 @@ import pytest
 
 from headwater import io
 from headwater.flow.ranges import RangeRequest, Sizes, ranges_of
-from headwater.spark.outlook import Outlook, records_behind
+from headwater.spark.status_line import StatusLine, records_behind
 
 
 class WatchedRun:
@@ -18,12 +18,12 @@ class WatchedRun:
     def __init__(self, *shares, waiting=None):
         self.at_s, self.shares, self.waiting = 0.0, list(shares), waiting
         names = {str(number): lambda number=number: self.shares[number] for number in range(len(shares))}
-        self._outlook = Outlook("tanks", names, lambda: self.waiting, lambda: self.at_s)
+        self._status_line = StatusLine("tanks", names, lambda: self.waiting, lambda: self.at_s)
 
     def told(self, at_s, records, watermark=None):
         self.at_s = at_s
         times = {} if watermark is None else {"time": watermark}
-        return self._outlook.told(SimpleNamespace(records_in=records, watermarks_us=times))
+        return self._status_line.text(SimpleNamespace(records_in=records, watermarks_us=times))
 
 
 def test_the_rate_is_that_of_the_last_seconds():

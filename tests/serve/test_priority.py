@@ -6,11 +6,11 @@ import sys
 
 import pytest
 
-from headwater.serve import aside
+from headwater.serve import priority
 
 _CHILD = """
 import os, threading
-from headwater.serve.aside import come_back
+from headwater.serve.priority import restore_priority
 
 def priorities():
     return sorted(os.getpriority(os.PRIO_PROCESS, int(each)) for each in os.listdir("/proc/self/task"))
@@ -18,24 +18,24 @@ def priorities():
 input()
 threading.Thread(target=threading.Event().wait, daemon=True).start()
 print(priorities(), flush=True)
-come_back()
+restore_priority()
 print(priorities(), flush=True)
 os._exit(0)
 """
 
 
-@pytest.mark.skipif(not aside._may_come_back(), reason="this user may not raise a priority")
+@pytest.mark.skipif(not priority._may_restore(), reason="this user may not raise a priority")
 def test_a_process_that_was_put_aside_comes_back_with_all_its_threads():
     usual = os.getpriority(os.PRIO_PROCESS, 0)
     command = [sys.executable, "-c", _CHILD]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
-        aside.put_aside(child.pid)
+        priority.lower_priority(child.pid)
         said, _ = child.communicate("\n", timeout=60)
     assert said.splitlines() == [f"[{usual + 5}, {usual + 5}]", f"[{usual}, {usual}]"]
 
 
 def test_who_could_not_come_back_does_not_go(monkeypatch):
     usual = os.getpriority(os.PRIO_PROCESS, 0)
-    monkeypatch.setattr(aside, "_may_come_back", lambda: False)
-    aside.put_aside(os.getpid())
+    monkeypatch.setattr(priority, "_may_restore", lambda: False)
+    priority.lower_priority(os.getpid())
     assert os.getpriority(os.PRIO_PROCESS, 0) == usual

@@ -20,7 +20,7 @@ from headwater.spark.envelope import LAST, Envelope, in_order
 Times = Mapping[int, int]  #: how far event time has come behind each stage that sends, by its number
 
 
-class Hearing:
+class SinkWatermarks:
     """How far event time has come before one sink; `after` is the last part that the sink has."""
 
     def __init__(self, path: Path, senders: Iterable[int], after: int, begin: tuple[int, Times] | None = None) -> None:

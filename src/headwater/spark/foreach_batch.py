@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _PACKAGE = "org.apache.spark.sql.execution.streaming.sources"
 
 
-class Handover:
+class _ForeachBatch:
     """What Java calls with each micro-batch."""
 
     def __init__(self, take: Callable[[list[Any], int], None]) -> None:
@@ -31,14 +31,14 @@ class Handover:
         implements = (f"{_PACKAGE}.PythonForeachBatchFunction",)
 
 
-def hand_over(spark: SparkSession, writer: DataStreamWriter, take: Callable[[list[Any], int], None]) -> None:
+def foreach_batch(spark: SparkSession, writer: DataStreamWriter, take: Callable[[list[Any], int], None]) -> None:
     """Have each micro-batch of a query taken: its rows as Arrow batches, and its number."""
     from pyspark.java_gateway import ensure_callback_server_started
 
     gateway = spark.sparkContext._gateway
     ensure_callback_server_started(gateway)
     helper = getattr(gateway.jvm, f"{_PACKAGE}.PythonForeachBatchHelper")
-    helper.callForeachBatch(writer._jwrite, Handover(take))
+    helper.callForeachBatch(writer._jwrite, _ForeachBatch(take))
 
 
 def _collected(rows: Any) -> list[Any]:

@@ -24,7 +24,7 @@ WebListen = Annotated[str | None, typer.Option(help=_AT.format(LISTEN))]
 PlanWebListen = Annotated[str | None, typer.Option(help=_AT.format(PLAN_LISTEN))]
 
 
-def check_window(web: bool, listen: str | None, usual: str) -> str:
+def check_dashboard(web: bool, listen: str | None, usual: str) -> str:
     """Return where a dashboard listens; refuse, before anything runs, one that could not be."""
     if web:
         from headwater.cli.web import check_web
@@ -35,7 +35,7 @@ def check_window(web: bool, listen: str | None, usual: str) -> str:
     return listen or usual
 
 
-def window(
+def site_dashboard(
     web: bool,
     listen: str,
     folder: StateFolder,

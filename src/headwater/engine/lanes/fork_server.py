@@ -1,4 +1,4 @@
-"""A nursery: a process without threads that forks lanes, when a run begins and when its lanes have to start again.
+"""The fork server of a run: a process without threads that forks its lanes, at the beginning and to start again.
 
 What other threads hold when a process forks stays held for ever in the new one. Who runs lane 0 has threads as soon as it
 does so; so a process is forked before that, which does nothing but fork. Lanes it has forked talk to who runs lane 0, not
@@ -15,7 +15,7 @@ from contextlib import suppress
 from multiprocessing.connection import Connection, Pipe
 from typing import NoReturn
 
-from headwater.engine.forked import let_go_of_signals
+from headwater.engine.after_fork import let_go_of_signals
 from headwater.engine.lanes.wire import pack, unpack
 from headwater.errors import RunError
 
@@ -27,7 +27,7 @@ Live = Callable[
 ]  #: what a lane does, from fork to exit: its number, whether again, its end
 
 
-class Nursery:
+class ForkServer:
     """The process, as the one that runs lane 0 sees it; made before any thread is."""
 
     def __init__(self, live: Live, forget: Callable[[], None]) -> None:
