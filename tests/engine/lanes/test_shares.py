@@ -2,6 +2,8 @@
 
 import json
 import os
+import threading
+import time
 from collections import Counter, defaultdict
 
 import pytest
@@ -13,7 +15,7 @@ from headwater.data.batch import NO_WATERMARK, Batch
 from headwater.data.schema import Schema
 from headwater.engine.lanes.inlet import Inlet
 from headwater.engine.lanes.ring import THE_END, Bell, Message, Shortcut
-from headwater.engine.lanes.share import ShareReader, shared
+from headwater.engine.lanes.share import SharedPosition, ShareReader, shared
 from headwater.errors import InputError, RunError
 from headwater.flow.endpoints import opened
 from properties import examples
@@ -198,3 +200,42 @@ def test_blocks_of_a_source_that_only_one_lane_can_read_go_where_least_waits():
     assert [path.waiting() for path in paths.values()] == [20, 20]
     data.close()
     room.close()
+
+
+def test_two_lanes_that_wait_for_each_others_sources_are_no_deadlock():
+    first, second = SharedPosition({"ended": False}), SharedPosition({"ended": False})
+    first.open()
+    second.open()
+    (ours, theirs), (theirs_told, ours_tells) = os.pipe(), os.pipe()
+    child = os.fork()
+    if child == 0:
+        with first.held():
+            os.write(theirs, b"1")
+            waiting = threading.Thread(target=take, args=(second,))
+            waiting.start()
+            os.read(theirs_told, 1)
+        waiting.join()
+        os._exit(0)
+    os.read(ours, 1)  # the other lane has the first
+    failed: list[BaseException] = []
+    with second.held():
+        time.sleep(0.1)  # and waits for the second
+        waiting = threading.Thread(target=take, args=(first, failed))
+        waiting.start()
+        time.sleep(0.1)
+        os.write(ours_tells, b"1")
+    waiting.join()
+    assert os.waitpid(child, 0)[1] == 0
+    assert failed == []
+    first.close()
+    second.close()
+
+
+def take(position, failed=None):
+    try:
+        with position.held():
+            pass
+    except OSError as error:
+        if failed is None:
+            os._exit(1)
+        failed.append(error)

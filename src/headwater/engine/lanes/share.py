@@ -30,12 +30,15 @@ _RECORD_BYTES = 128  #: what a record of a file is taken to have, to read about 
 class SharedPosition:
     """Where a source is to be read next, which all lanes share; opened before they part.
 
-    The lock is a record lock of the system: one of a lane that died is free.
+    The lock is one of the system: that of a lane that died is free. Each lane opens the file for itself. Locks of whole
+    processes (lockf) are refused to two lanes of which each holds what the other waits for, as if that were a deadlock;
+    but these are threads for different sources.
     """
 
     def __init__(self, start: Offset) -> None:
         self._start = start
         self._fd = -1
+        self._own: tuple[int, int] | None = None  #: this process, and its own description of the file
 
     def open(self) -> None:
         """Make it one that processes share."""
@@ -51,12 +54,19 @@ class SharedPosition:
     @contextmanager
     def held(self) -> Iterator[Offset]:
         """Have the place for oneself, and know where it is."""
-        fcntl.lockf(self._fd, fcntl.LOCK_EX)
+        fd = self._description()
+        fcntl.flock(fd, fcntl.LOCK_EX)
         try:
             _, size = _HEAD.unpack_from(self._bytes)
             yield msgspec.json.decode(self._bytes[_HEAD.size : _HEAD.size + size])
         finally:
-            fcntl.lockf(self._fd, fcntl.LOCK_UN)
+            fcntl.flock(fd, fcntl.LOCK_UN)
+
+    def _description(self) -> int:
+        """Return the file as this process has opened it: what a fork inherits has the lock in common."""
+        if self._own is None or self._own[0] != os.getpid():
+            self._own = os.getpid(), os.open(f"/proc/self/fd/{self._fd}", os.O_RDWR | os.O_CLOEXEC)
+        return self._own[1]
 
     def move(self, to: Offset) -> int:
         """Move on, as one who holds it; return the number of the block that ends there."""
@@ -78,6 +88,9 @@ class SharedPosition:
             self._bytes.close()
             os.close(self._fd)
             self._fd = -1
+        if self._own is not None and self._own[0] == os.getpid():
+            os.close(self._own[1])
+        self._own = None
 
 
 class Share:
