@@ -108,3 +108,23 @@ def test_sqlite_says_that_there_is_no_room_and_takes_all_when_there_is(tmp_path)
     assert not writer.write(batch)
     assert writer._connection.execute("select count(*) from t").fetchone() == (200,)
     writer.close()
+
+
+def test_a_parquet_file_goes_on_when_there_is_room_again(disk):
+    path = disk.folder / "out.parquet"
+    batches = [Batch.of({"n": list(range(start, start + 40_000))}, SCHEMA) for start in range(0, 240_000, 40_000)]
+    writer = io.Parquet(path).open(SCHEMA)
+    for number, batch in enumerate(batches):
+        disk.full = number == 3  # where the second row group would be written
+        if disk.full:
+            for _ in range(3):
+                with pytest.raises(NoRoomError, match="the disk is full"):
+                    writer.write(batch)
+            disk.full = False
+        assert not writer.write(batch)
+    writer.close()
+    reader, found = io.Parquet(path).open(pytest.fail), []
+    while (read := reader.read(100_000, 1)) is not None:
+        found += read["n"].tolist()
+    reader.close()
+    assert found == list(range(240_000))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 from collections.abc import Iterator
 from contextlib import suppress
@@ -11,7 +12,7 @@ from typing import IO, Any, overload
 
 from headwater.data.batch import Batch, concat_batches, stamped
 from headwater.data.schema import Schema
-from headwater.errors import InputError
+from headwater.errors import InputError, NoRoomError
 from headwater.flow.endpoints import (
     DeliverySemantics,
     Ledger,
@@ -25,7 +26,7 @@ from headwater.flow.endpoints import (
 from headwater.flow.identity import Identity, path_of
 from headwater.flow.places import Place
 from headwater.flow.ranges import RangeRequest, Ranges
-from headwater.io.files import explained, hold
+from headwater.io.files import explained, hold, write_all
 from headwater.io.sifting import storable
 from headwater.io.text_file import content_of
 
@@ -184,6 +185,33 @@ def _ours(text: str, error: str) -> None:
     raise InputError(f"{error}: {text}")
 
 
+class _Encoded(io.RawIOBase):
+    """What Arrow has encoded and is not on disk yet: it goes there whole, or waits until there is room."""
+
+    def __init__(self, out: IO[bytes], path: Path) -> None:
+        super().__init__()
+        self._out, self._path = out, path
+        self._waiting = bytearray()
+        self._on_disk = 0
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        self._waiting += data
+        return len(data)
+
+    def tell(self) -> int:
+        return self._on_disk + len(self._waiting)
+
+    def settle(self) -> None:
+        """Write what waits; raises InputError, and then it waits on."""
+        if self._waiting:
+            write_all(self._out.fileno(), self._waiting, self._path)
+            self._on_disk += len(self._waiting)
+            self._waiting = bytearray()
+
+
 class ParquetWriter:
     """An open Parquet file that gathers records into row groups."""
 
@@ -203,14 +231,17 @@ class ParquetWriter:
             self._out = _held(self._hidden, path)
         except OSError as error:
             raise explained(error, path, "write") from error
-        self._file = pq.ParquetWriter(self._out, arrow_schema(schema))
+        self._encoded = _Encoded(self._out, self._path)
+        self._file = pq.ParquetWriter(self._encoded, arrow_schema(schema))
 
     def write(self, batch: Batch) -> Refused:
         """Take the records; they are on disk when their row group is full, or when the file is closed."""
         if self._failed is not None:
             raise self._failed
+        self._settle()  # what a full disk had no room for comes first
         if sum(map(len, self._gathered)) >= _ROWS:
             self._write_group()
+            self._settle()
         kept, refused = storable(batch, self._schema)
         self._gathered.append(kept)
         self._taken += len(kept)
@@ -223,8 +254,10 @@ class ParquetWriter:
         try:
             if self._failed is not None:
                 raise self._failed
+            self._settle()
             self._write_group()
             self._file.close()
+            self._settle()
             self._hidden.replace(self._path)  # while it is still ours
             self._out.close()
         except (OSError, InputError) as error:
@@ -236,12 +269,17 @@ class ParquetWriter:
         from headwater.io.arrow import table_of
 
         if any(map(len, self._gathered)):
-            try:
-                table = table_of(concat_batches(self._gathered), self._schema)
-                self._file.write_table(table, row_group_size=_ROWS)
-            except OSError as error:
-                raise self._abandon(error) from error
+            self._file.write_table(table_of(concat_batches(self._gathered), self._schema), row_group_size=_ROWS)
         self._gathered = []
+
+    def _settle(self) -> None:
+        """Have what is encoded on disk; raises NoRoomError where that may be done later, or what ends the file."""
+        try:
+            self._encoded.settle()
+        except NoRoomError:
+            raise
+        except InputError as error:
+            raise self._abandon(error) from error
 
     def _abandon(self, error: OSError | InputError) -> InputError:
         """Leave no half a file behind, and return what is said from now on."""
