@@ -179,3 +179,26 @@ def rows_of(source):
         rows += batch.rows()
     reader.close()
     return rows
+
+
+@pytest.mark.parametrize("value", ["\ud800", {"a": "\ud800"}, {"\ud800": 1}])
+@pytest.mark.parametrize("sink", [io.JsonLines, io.Csv, io.Parquet, io.ParquetTable])
+def test_half_a_character_costs_its_record_and_not_the_run(tmp_path, sink, value):
+    flow, letters = Flow("halves"), io.Collect()
+    flow.read("r", io.Items([{"o": each} for each in (1, value, 2)], {"o": "any"})).write("w", sink(tmp_path / "out"))
+    flow.dead_letters.write("letters", letters)
+    report = engine.run(flow)
+    assert report.last.records_out["w"] == 2
+    assert [letter["step"] for letter in letters.records] == ["w"]
+    assert "ud800" in letters.records[0]["record"]
+
+
+def test_half_a_character_in_what_an_error_says_is_told_by_its_number():
+    def broken(record):
+        raise ValueError(f"no file '\udcff' for {record['x']}")
+
+    flow, letters = Flow("halves"), io.Collect()
+    flow.read("r", io.Items([{"x": 1}])).map("m", broken).write("w", io.Discard())
+    flow.dead_letters.write("letters", letters)
+    engine.run(flow)
+    assert letters.records[0]["error"].startswith(r"ValueError: no file '\udcff' for 1")

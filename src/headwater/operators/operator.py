@@ -162,7 +162,7 @@ def dead_letters(step: str, errors: list[str], batch: Batch) -> Batch:
     records = [_as_json(row, msgspec.json.encode) for row in batch.rows()]
     columns = {
         "step": Text.of([step] * len(records)),
-        "error": Text.of(errors),
+        "error": Text.of(list(map(_as_unicode, errors))),
         "record": Text.of_bytes(records),
     }
     return Batch(dict(columns), len(records), batch.stamps)
@@ -192,10 +192,16 @@ def computed(compute: Callable[[Batch], T], batch: Batch, step: str) -> tuple[Ba
 def _as_json(row: dict[str, object], encode: object) -> bytes:
     try:
         return encode(row)  # type: ignore[operator,no-any-return]
-    except TypeError:  # an `any` column may hold what JSON cannot say
-        return repr(row).encode()
+    except (TypeError, ValueError, RecursionError):  # an `any` column may hold what JSON cannot say
+        return _as_unicode(repr(row)).encode()
+
+
+def _as_unicode(text: str) -> str:
+    """Return a text as it can be written: half a character, as in a file's name that is no UTF-8, by its number."""
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def rejected(step: str, text: str, error: str) -> Batch:
     """Return a dead letter for something that is not even a record."""
-    return Batch.of({"step": [step], "error": [error], "record": [text]}, DEAD_LETTER_SCHEMA)
+    columns = {"step": [step], "error": [_as_unicode(error)], "record": [_as_unicode(text)]}
+    return Batch.of(columns, DEAD_LETTER_SCHEMA)
