@@ -101,3 +101,11 @@ def test_missing_values_of_every_type_survive_arrow():
     schema = Schema.of({"b": bool, "i": int, "f": float, "g": "float32", "s": str})
     rows = [dict.fromkeys(schema), {"b": True, "i": 1, "f": 0.5, "g": 0.25, "s": "é"}]
     assert batch_of(table_of(Batch.of_rows(rows, schema), schema), schema).rows() == rows
+
+
+@pytest.mark.parametrize("unit", ["D", "s", "ms", "us", "ns"])
+def test_moments_of_numpy_are_the_same_moment_one_by_one(unit):
+    moments = [np.datetime64("2026-01-01", unit), np.datetime64("NaT", unit), np.datetime64("1969-12-31", unit)]
+    assert column_of(moments, "time").tolist() == [1_767_225_600_000_000, None, -86_400_000_000]
+    with pytest.raises(FlowError, match="column 'x': expected int, got datetime64"):
+        column_of(moments, "int", name="x")

@@ -257,6 +257,8 @@ def _column_of_objects(values: list[Any], kind: Type, name: str) -> Column:
         map(type, values)
     ):  # mostly they are as they should be: then none is looked at twice
         values = [checked_value(value, kind, name) for value in values]
+        if None in values:  # of NumPy's NaT
+            return _column_of_objects(values, kind, name)
     if kind == "text":
         return Text.of(values)
     try:
@@ -275,6 +277,10 @@ def checked_value(value: Any, kind: Type, name: str) -> Any:
         return value
     if kind == "time" and isinstance(value, datetime):
         return ((value if value.tzinfo else value.replace(tzinfo=UTC)) - _EPOCH) // _MICROSECOND
-    if isinstance(value, np.generic) and kind != "text":
+    if isinstance(value, np.datetime64) and kind == "time":
+        return _column_of_moments(np.array([value]), name).tolist()[0]
+    if (
+        isinstance(value, np.generic) and kind != "text" and value.dtype.kind not in "mM"
+    ):  # of which item() makes numbers
         return checked_value(value.item(), kind, name)
     raise FlowError(f"column {name!r}: expected {kind}, got {given.__name__} {value!r}")
