@@ -14,6 +14,7 @@ from headwater import Flow, io
 from headwater.cli.doctor import doctor
 from headwater.errors import RunError
 from headwater.spark import java, niofs
+from headwater.spark.master import check_answers
 from headwater.spark.session import is_local, session
 
 
@@ -281,3 +282,14 @@ def test_a_session_is_known_to_be_on_this_machine_alone(monkeypatch, master, set
     if submitted:
         monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
     assert is_local(master, settings) is local
+
+
+@pytest.mark.parametrize("master", ["lcoal[2]", "local[0]", "local[two]", "spqrk"])
+def test_a_master_that_is_none_is_told_before_java_starts(master):
+    with pytest.raises(RunError, match=r"a master is local\[2\], .*; got .*; did you mean '(local|spark)'\?"):
+        check_answers(master)
+
+
+@pytest.mark.parametrize("master", ["local", "local[2]", "local[*]", "local[2, 3]", "yarn", "k8s://https://head:6443"])
+def test_a_master_that_spark_knows_is_left_to_it(master):
+    check_answers(master)

@@ -6,12 +6,16 @@ import re
 import socket
 from struct import Struct
 
-from headwater.errors import RunError
+from headwater.errors import RunError, suggestion
 
 _PATIENCE_S = 15.0
 _HEAD = Struct(">QB")  # the bytes of a message, these included, and what it is
 _LENGTH = Struct(">I")
 _ASKED, _NOT_FOUND = 6, 8  # for a file by its name
+#: what else Spark knows: threads here (and how often a task may fail, or a small cluster for tests), other managers
+_OTHERS = re.compile(
+    r"local(\[(\*|[1-9]\d*)(,\s*\d+)?\]|-cluster\[.+\])?|yarn(-\w+)?|(k8s|mesos)://.+|[a-z][a-z0-9+-]*://.+"
+)
 _NAME = b"/files/headwater"  # a master has no files; it says so, and notes nothing in its log
 
 
@@ -22,6 +26,11 @@ SECRETIVE = ("spark.authenticate", "spark.ssl.rpc.enabled")
 def check_answers(master: str, *, ask: bool = True) -> None:
     """Raise if nobody answers at any of the addresses of a standalone master, or, if one may ask, somebody else does."""
     if not master.startswith("spark://"):
+        if _OTHERS.fullmatch(master) is None:
+            slip = suggestion(re.sub(r"\W.*", "", master), ("local", "spark", "yarn", "k8s"))
+            raise RunError(
+                f"a master is local[2], local[*], spark://host:port, yarn or k8s://address; got {master!r}{slip}"
+            )
         return
     troubles = []
     for address in master.removeprefix("spark://").split(","):
