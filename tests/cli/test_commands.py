@@ -404,3 +404,15 @@ def test_a_run_ends_when_nobody_reads_its_output_any_more(tmp_path, sink):
         assert run.wait() == 1
     if "Console" not in sink:  # where the report would go to standard output too
         assert said.splitlines()[-1] == "error: sink 'out' ended the run: nobody reads standard output any more"
+
+
+@pytest.mark.parametrize("sink", ['JsonLines("-")', 'Csv("-")'])
+def test_records_go_to_standard_output_with_a_checkpoint_too(tmp_path, sink):
+    (tmp_path / "flow.py").write_text(
+        "from headwater import Flow, io\nflow = Flow('piped')\n"
+        f"flow.read('in', io.Items([{{'n': n}} for n in range(3)])).write('out', io.{sink})\n"
+    )
+    words = [sys.executable, "-m", "headwater", "run", "flow.py", "--checkpoint", "kept"]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == (["n", "0", "1", "2"] if "Csv" in sink else ['{"n":0}', '{"n":1}', '{"n":2}'])

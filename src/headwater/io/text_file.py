@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from copy import copy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -121,8 +122,12 @@ class WritableTextFile(TextFile):
         """Where it is: the checkpoint alone says how much of it is good, and would cut another."""
         return self.identity
 
-    def transaction(self, schema: Schema, ledger: Ledger) -> Transaction:
-        """Start writing in parts, after which the file can be cut."""
+    @property
+    def transaction(self) -> Callable[[Schema, Ledger], Transaction] | None:
+        """How it is written in parts, after which a file can be cut; a pipe cannot."""
+        return self._in_parts if self._is_file() else None
+
+    def _in_parts(self, schema: Schema, ledger: Ledger) -> Transaction:
         from headwater.io.transactions.line_file import LineFile
 
         return LineFile(self.path, lambda more: self.appended(schema) if more else self.open(schema), ledger)
