@@ -207,7 +207,7 @@ class _Encoded(io.RawIOBase):
     def settle(self) -> None:
         """Write what waits; raises InputError, and then it waits on."""
         if self._waiting:
-            write_all(self._out.fileno(), self._waiting, self._path)
+            write_all(self._out.fileno(), bytes(self._waiting), self._path)
             self._on_disk += len(self._waiting)
             self._waiting = bytearray()
 
