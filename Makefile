@@ -1,7 +1,9 @@
 PYTHON ?= python3
 BIN := .venv/bin
+# What Python has compiled is kept: else each of the many processes that tests start would compile all that it imports.
+unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo bytecode test test-core test-spark test-again coverage check docs screenshots bench soak clean lock
+.PHONY: demo test test-core test-spark test-again coverage check docs screenshots bench soak clean lock
 
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
@@ -35,18 +37,14 @@ endif
 ON_SPARK := tests/spark tests/runners src/headwater/spark bench/src/headwater_bench/mllib
 
 # Both halves in one go, by tests/sharing_out.py: what those of Spark compute goes on while the others wait.
-test: bytecode
+test: .venv/ready
 	$(BIN)/python $(PYTEST) -n 3 -m '$(QUICK)'
 	$(WORD)
 
-# Once, for all the processes that tests start: where PYTHONDONTWRITEBYTECODE is set, each would compile all that it imports.
-bytecode: .venv/ready
-	$(BIN)/python -m compileall -q src bench/src
-
-test-core: bytecode
+test-core: .venv/ready
 	$(BIN)/python $(PYTEST) -n 3 -m 'not spark $(AND_QUICK)' $(addprefix --ignore=,$(ON_SPARK))
 
-test-spark: bytecode
+test-spark: .venv/ready
 	$(BIN)/python $(PYTEST) -n 2 -m 'spark $(AND_QUICK)'
 
 # What failed last, by itself. That it passes now makes it no better: it is named, and hangs on load or on what ran before it.

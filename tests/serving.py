@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -17,6 +16,7 @@ from headwater.rate.client import connected
 from headwater.rate.peer import peer
 from headwater.serve.routes import matching_route
 from headwater.serve.schemas import SCHEMAS
+from waiting import wait_until
 
 PATIENCE_S = 60
 
@@ -97,14 +97,12 @@ class Serving:
         return self.flow(name).get("state")
 
     def until(self, true, what=""):
-        end = time.monotonic() + PATIENCE_S
-        while time.monotonic() < end:
+        def met():
             if self.process is not None and self.process.poll() is not None:
                 pytest.fail(f"the server has ended: {self.said.read_text()}")
-            if found := true():
-                return found
-            time.sleep(0.05)
-        return pytest.fail(f"{what or 'it'} did not come true; the server said: {self.said.read_text()}")
+            return true()
+
+        return wait_until(met, what or "it", PATIENCE_S, 0.05, lambda: f"; the server said: {self.said.read_text()}")
 
     def until_running(self, name, but=None):
         """Wait until a flow runs, in another process than `but`; return the process."""

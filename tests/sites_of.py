@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-import time
 from contextlib import chdir, redirect_stderr, redirect_stdout
 from io import StringIO
 from pathlib import Path
@@ -13,6 +12,7 @@ from headwater.deploy.coordinator.state import StateFolder
 from headwater_bench.processes import end
 from ports import free_port
 from typed_words import exit_code
+from waiting import wait_until
 
 #: records that do not come to their end before a file is there: nothing that a test does comes too late
 _SLOW = """
@@ -111,11 +111,7 @@ class Commands:
 
 def wait_for(met, commands, what):
     """Wait for a condition; what all commands have said is shown where it does not come."""
-    until = time.monotonic() + WAIT_S
-    while not (found := met()):
-        assert time.monotonic() < until, f"{what} did not come:\n{commands.logs()}"
-        time.sleep(0.05)
-    return found
+    return wait_until(met, what, WAIT_S, 0.05, lambda: f":\n{commands.logs()}")
 
 
 def running(commands):

@@ -4,13 +4,16 @@ import os
 import time
 
 
-def wait_until(condition, what="it", seconds=300):
-    """Wait until something is true, and return it; fail long after it should have come."""
+def wait_until(condition, what="it", seconds=300, pause_s=0.005, said=lambda: ""):
+    """Wait until something is true, and return it; fail long after it should have come, with what is said meanwhile."""
     end = time.monotonic() + seconds
-    while not (found := condition()):
-        assert time.monotonic() < end, f"{what} did not come within {seconds} s"
-        time.sleep(0.005)
-    return found
+    while True:
+        looked = time.monotonic()
+        if found := condition():
+            return found
+        now = time.monotonic()
+        assert now < end, f"{what} did not come within {seconds} s{said()}"
+        time.sleep(max(pause_s, 4 * (now - looked)))  # looks take processor time from what is waited for
 
 
 def gone(pid):

@@ -4,8 +4,9 @@ import json
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
+
+from waiting import wait_until
 
 PROMISED = Path(__file__).parent / "promised.py"
 
@@ -36,8 +37,4 @@ class Lane:
 
 def until(what, seconds=120):
     """Wait until something is true, and return it."""
-    end = time.monotonic() + seconds
-    while not (found := what()):
-        assert time.monotonic() < end, "it never came true"
-        time.sleep(0.05)
-    return found
+    return wait_until(what, seconds=seconds, pause_s=0.05)

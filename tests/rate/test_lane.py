@@ -32,6 +32,7 @@ def ran(home, *arguments):
     return CliRunner().invoke(app, list(arguments), env={"HEADWATER_RUNTIME": str(home)})
 
 
+@pytest.mark.thorough
 def test_a_promise_holds_beside_busy_neighbours_and_is_broken_without_protection(home, lane, tmp_path):
     if cgroups.find() is None:
         pytest.skip("no cpu control group can be made here (not root, and none was handed down)")

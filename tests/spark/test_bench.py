@@ -16,6 +16,7 @@ from headwater_bench.experiments.spark_outputs import differences, written
 pytest.importorskip("pyspark", reason="pyspark is not installed")
 
 
+@pytest.mark.thorough
 def test_programs_by_hand_write_what_ours_does(tmp_path):
     one = Bench("etl", tmp_path, 600, 56)
     for form in ("ours", "job"):

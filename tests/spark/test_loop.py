@@ -37,6 +37,7 @@ def test_errors_are_counted_in_the_second_of_their_record():
     assert rmse_between([], 0, 1) == (0, None)
 
 
+@pytest.mark.thorough
 def test_the_loop_closes_twice_and_each_new_model_lowers_the_error(spark, tmp_path, monkeypatch):
     monkeypatch.setattr(loop, "LEARN_ROWS", 400)
     monkeypatch.setattr(loop, "WATCH_S", 2.0)

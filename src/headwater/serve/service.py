@@ -88,7 +88,7 @@ class Service(Supervision):
         with self._known(name) as served:
             if served.graph is not None:
                 return served.graph
-        answer = self._asked(served, Assignment("check", *self._place(served), self._settings(served)), CHECK_S)
+        answer = self._ask(served, Assignment("check", *self._place(served), self._settings(served)), CHECK_S)
         return bytes(answer.found)
 
     def follow(self, name: str | None, patience_s: float) -> Iterator[tuple[str, bytes] | None]:
@@ -169,7 +169,7 @@ class Service(Supervision):
         output = str(file.with_name(f"{name}-{added}.jsonl"))
         asked = AddedQuery(text, output, "" if stream_name(step) == step else step)
         wanted = msgspec.structs.replace(settings, queries={**settings.queries, added: asked})
-        self._asked(served, Assignment("check", *self._place(served), wanted), CHECK_S)
+        self._ask(served, Assignment("check", *self._place(served), wanted), CHECK_S)
         add_to(settings_beside(file), added, asked)
         return self.status(name)
 
@@ -182,7 +182,7 @@ class Service(Supervision):
             with self._pausing(served):
                 file, home = self._place(served)
                 task = Assignment("replay", file, home, self._settings(served), ids, step, dict(changes))
-                return bytes(self._asked(served, task, REPLAY_S).found)
+                return bytes(self._ask(served, task, REPLAY_S).found)
         finally:
             served.replaying.release()
 
