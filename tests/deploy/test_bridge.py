@@ -300,3 +300,69 @@ def wait_until(met):
     while not met():
         assert time.monotonic() < until_s
         time.sleep(0.01)
+
+
+class Words:
+    """A sink that notes what it is told of event time."""
+
+    hears_time = True
+    delivery = "neither"
+
+    def __init__(self):
+        self.told = []
+
+    def open(self, schema):
+        return self
+
+    def write(self, batch):
+        self.told += batch["n"].tolist()
+
+    def advance(self, watermark):
+        self.told.append(("time", watermark))
+
+    def idle(self, idle):
+        self.told.append(("idle", idle))
+
+    def close(self):
+        pass
+
+
+def test_that_a_stream_is_silent_comes_in_order_and_is_told_again_by_a_part_that_was_stopped(cloud, barn, tmp_path):
+    schema = Schema.of(SCHEMA)
+    sender = Outlet("b", barn, ("127.0.0.1", cloud.port), peer="cloud").open(schema)
+
+    def hop(words):
+        flow = Flow("hop")
+        flow.read("r", Inlet("b", schema, cloud)).filter("f", col.n >= 0).write("w", words)
+        return engine.start(flow, checkpoint=tmp_path / "state", every="20 ms")
+
+    def sent(n):
+        sender.write(Batch.of_rows([{"n": n, "key": "k", "at": n}], schema))
+
+    first, second, third = Words(), Words(), Words()
+    run = hop(first)
+    sent(1)
+    sender.advance(5)
+    sender.idle(True)
+    wait_until(lambda: first.told == [1, ("time", 5), ("idle", True)])
+    made = run.checkpointer.made
+    complete = made.complete
+    wait_until(lambda: made.complete > complete + 1)
+    run.stop()
+    run.wait()
+    run = hop(second)  # the sender has nothing to say, and whoever comes after it may not have heard
+    wait_until(lambda: second.told == [("idle", True)])
+    sender.idle(False)
+    wait_until(lambda: second.told[1:] == [("idle", False)])
+    sender.idle(True)
+    sent(2)
+    wait_until(lambda: second.told[2:] == [("idle", True), ("idle", False), 2])
+    complete = run.checkpointer.made.complete
+    wait_until(lambda: run.checkpointer.made.complete > complete + 1)
+    run.stop()
+    run.wait()
+    run = hop(third)
+    sent(3)
+    wait_until(lambda: third.told == [3])  # nothing of a silence that is over
+    run.stop()
+    run.wait()

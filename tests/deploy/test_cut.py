@@ -2,20 +2,25 @@
 
 from collections import Counter
 from dataclasses import replace
+from queue import Empty, SimpleQueue
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from alike import as_multiset, by_key, keyed_chain, order_matters, straight
-from headwater import Flow, Session, Sliding, Tumbling, agg, col, engine, io
+from headwater import Batch, Flow, Schema, Session, Sliding, Tumbling, agg, col, engine, io
+from headwater.data.batch import NO_WATERMARK
 from headwater.deploy import Cut, MemoryEnds
+from headwater.deploy.engine_only import engine_only
 from headwater.errors import PlacementError, RunError
 from headwater.flow.flow import DEAD_LETTERS
+from headwater.flow.steps import EventTime
 from headwater.net import pis_and_vm
 from headwater.place import Plan
 from properties import examples
 from strategies import build, flows, options, records
+from waiting import wait_until
 
 READINGS = {"n": int, "key": str, "x": float, "at": "time"}
 
@@ -170,20 +175,96 @@ def test_dead_letters_read_at_several_sites_are_refused():
         Cut(flow, sites)
 
 
-def test_silence_that_somebody_elsewhere_would_have_to_hear_of_is_refused():
+class Told:
+    """A source that hands out what a test puts into it, and ends when it is told None."""
+
+    schema = Schema.of({"key": str, "at": "time"})
+    resume = "never"
+
+    def __init__(self, *seconds):
+        self.rows = SimpleQueue()
+        self.put(*seconds)
+
+    def put(self, *seconds):
+        for second in seconds:
+            self.rows.put(None if second is None else {"key": "a", "at": second * 1_000_000})
+
+    def open(self, reject):
+        return self
+
+    def read(self, limit, timeout_s):
+        try:
+            row = self.rows.get(timeout=timeout_s)
+        except Empty:
+            return Batch.of_watermark(NO_WATERMARK)
+        return None if row is None else Batch.of_rows([row], self.schema)
+
+    def close(self):
+        pass
+
+
+def silent(one, two, out):
+    """Return two streams that meet, the second of which may be silent; its records pass a step on their way."""
     flow = Flow("silent")
-    rows = [{"key": "a", "at": 0}]
-    one, two = (
-        flow.read(f"r{i}", io.Items(rows, {"key": str, "at": "time"})).event_time(f"t{i}", "at", idle="1 s")
-        for i in (1, 2)
+    first = flow.read("r1", one).event_time("t1", "at")
+    second = flow.read("r2", two).event_time("t2", "at", idle="30 ms").filter("f2", col.key != "")
+    first.union("both", second).key_by("key").window("w", Tumbling("10 s"), n=agg.count()).write("out", out)
+    return flow
+
+
+@pytest.mark.parametrize("alone", ["c", "b"])  # by two bridges, or by one
+def test_a_stream_that_is_silent_at_one_site_holds_nobody_back_at_another_and_comes_back(alone):
+    one, two, out = Told(1, 12), Told(), io.Collect()
+    flow = silent(one, two, out)
+    cut, ends = (
+        Cut(flow, {"r2": "a", "t2": "a", "f2": alone, **dict.fromkeys(("r1", "t1", "both", "w", "out"), "b")}),
+        MemoryEnds(),
     )
-    one.union("both", two).write("out", io.Discard())
-    with pytest.raises(PlacementError, match=r"step 'both' at site 'b' takes several streams, .* which has idle"):
-        Cut(flow, {name: "a" if name in ("r1", "t1") else "b" for name in flow.steps})
-    Cut(flow, dict.fromkeys(flow.steps, "a"))
+    runs = {site: engine.start(cut.part(site, ends)) for site in cut.sites}
+    wait_until(lambda: [row["start"] for row in out.records] == [0])  # the first window closes without the silent one
+    two.put(13)
+    wait_until(lambda: runs["b"].sample().steps["w"].records_in == 3)
+    one.put(25)
+    wait_until(lambda: len(out.records) == 2)  # it has come back, and is silent again
+    assert out.records[1]["n"] == 2
+    for each in (one, two):
+        each.put(None)
+    assert sum(run.wait(60).late for run in runs.values()) == 0
+    assert [row["n"] for row in out.records] == [1, 2, 1]
+
+
+def test_a_stream_that_has_come_back_is_waited_for_at_another_site():
+    one, two, out = Told(1, 12), Told(), io.Collect()
+    flow = silent(one, two, out)
+    flow = Flow.of_steps("silent", [_busy(step) for step in flow.steps.values()])
+    cut, ends = Cut(flow, {name: "a" if name in ("r2", "t2", "f2") else "b" for name in flow.steps}), MemoryEnds()
+    runs = {site: engine.start(cut.part(site, ends)) for site in cut.sites}
+    wait_until(lambda: runs["b"].sample().steps["w"].records_in == 2)
+    assert out.records == []  # it may be silent for an hour
+    two.put(13)
+    wait_until(lambda: [row["n"] for row in out.records] == [1])
+    one.put(25)
+    wait_until(lambda: runs["b"].sample().steps["w"].records_in == 4)
+    assert len(out.records) == 1
+    for each in (one, two):
+        each.put(None)
+    assert sum(run.wait(60).late for run in runs.values()) == 0
+    assert [row["n"] for row in out.records] == [1, 2, 1]
+
+
+def _busy(step):
+    """Return a step that waits an hour for a silent stream where it waited for a moment."""
+    timed = isinstance(step.kind, EventTime) and step.kind.idle_us is not None
+    return replace(step, kind=replace(step.kind, idle_us=3_600_000_000)) if timed else step
+
+
+def test_what_a_silent_stream_comes_by_is_for_the_engine_alone():
+    flow = silent(Told(), Told(), io.Discard())
+    assert sorted(engine_only(flow)) == ["both", "f2", "t2"]
+    assert "which has idle, to 'both', where it meets others" in engine_only(flow)["f2"]
 
 
 def test_lanes_refuse_a_part_whose_time_comes_from_elsewhere():
     cut = Cut(tanks(), {"levels": "a", "low": "b", "alarms": "b"})
-    with pytest.raises(RunError, match="brings event time from another site, which lanes do not heed yet"):
+    with pytest.raises(RunError, match="brings event time from another site, which its blocks would leave behind"):
         engine.run(cut.part("b", MemoryEnds()), lanes=2)

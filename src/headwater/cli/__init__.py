@@ -45,6 +45,7 @@ _COMMANDS = {
     "serve": "Run every flow of a folder, look after them, and answer for them over HTTP.",
     "site": "Run the parts of flows that a coordinator hands to this machine, until stopped.",
     "up": "Start all sites of a net on this machine, as processes, for trials and tests; until stopped.",
+    "link": "Cut links between the sites that `headwater up` runs, and mend them: does the flow go on?",
     "deploy": (
         "Run a flow at the sites of a plan: hand each its part, start them, and look after them until the flow ends."
     ),

@@ -24,6 +24,7 @@ from headwater.cli.site_web import Web, WebListen, check_dashboard, site_dashboa
 from headwater.cli.sites import SITES, STATE, Coordinators
 from headwater.deploy.bridge.links import Address
 from headwater.deploy.coordinator.state import StateFolder
+from headwater.deploy.local.cuts import CutLink, Cuts
 from headwater.deploy.local.ground import Ground
 from headwater.deploy.local.relay import LOOPBACK
 from headwater.deploy.ports import free_port
@@ -80,6 +81,7 @@ def up(
     `headwater deploy PLAN` with the same state folder is the coordinator that they wait for. As root, each site is in a
     network namespace, and links between them have the net's latency and bandwidth; elsewhere all talk over loopback, as fast
     as this machine. A site that dies is started again. Nothing is left behind, whatever ends this command.
+    `headwater link cut SITE` has links carry nothing for a while.
     """
     where = nets.read(net)
     sites = _chosen(where, only)
@@ -126,6 +128,7 @@ def _run(sites: list[str], folder: StateFolder, ground: Ground, at: Address, mas
         number: signal.signal(number, lambda signum, frame: leaving.set()) for number in (signal.SIGINT, signal.SIGTERM)
     }
     running: dict[str, subprocess.Popen[bytes]] = {}
+    links = _Links(Cuts(folder.path / SITES), sites, ground)
 
     def started(name: str) -> subprocess.Popen[bytes]:
         return _started(name, folder.path / SITES / name, ground, at, masters.get(name))
@@ -136,9 +139,10 @@ def _run(sites: list[str], folder: StateFolder, ground: Ground, at: Address, mas
             use_token(make_token(folder.certificates, name), place / "identity", name)
             running[name] = started(name)
         log.info("%d sites run, and wait for a coordinator at %s:%d: %s", len(sites), *at, ", ".join(sites))
-        _watch(running, leaving, started)
+        _watch(running, leaving, started, links.look)
     finally:
         _end(running)
+        links.close()
         for number, handler in before.items():
             signal.signal(number, handler)
 
@@ -164,9 +168,36 @@ def _started(name: str, place: Path, ground: Ground, at: Address, master: str | 
     return ground.start(name, [*command, "--join", f"{host}:{port}", "--listen", ground.address(name), "--leash"])
 
 
-def _watch(running: dict[str, Any], leaving: threading.Event, start: Callable[[str], Any]) -> None:
+class _Links:
+    """The links between the sites, cut as somebody asks for."""
+
+    def __init__(self, cuts: Cuts, sites: list[str], ground: Ground) -> None:
+        self._cuts, self._sites, self._ground = cuts, sites, ground
+        self._cut: list[CutLink] = []
+        cuts.begin(sites, ground.why_uncut())
+
+    def look(self) -> None:
+        """Cut and mend what should be by now."""
+        asked = self._cuts.asked(time.time())
+        if asked == self._cut:
+            return
+        self._ground.cut(asked)
+        self._cuts.did(self._sites, asked)
+        told = "; ".join(f"'{each.one}' and '{each.other}' ({each.how})" for each in asked)
+        log.info("links that are cut: %s", told or "none")
+        self._cut = asked
+
+    def close(self) -> None:
+        """Leave."""
+        self._cuts.end()
+
+
+def _watch(
+    running: dict[str, Any], leaving: threading.Event, start: Callable[[str], Any], look: Callable[[], None]
+) -> None:
     again_s: dict[str, float] = {}
-    while not leaving.wait(0.1):
+    while not leaving.wait(0.05):
+        look()
         for name, process in list(running.items()):
             if process.poll() is None:
                 continue

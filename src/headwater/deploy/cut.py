@@ -11,7 +11,7 @@ from headwater.deploy.routes import Stream
 from headwater.errors import NetError, PlacementError, listed, suggestion
 from headwater.flow.endpoints import Sink, Source
 from headwater.flow.flow import DEAD_LETTER_SCHEMA, DEAD_LETTERS, Flow
-from headwater.flow.steps import EventTime, Input, Read, Step, Write
+from headwater.flow.steps import Input, Read, Step, Write
 from headwater.net.net import Net
 from headwater.place.plan import Plan
 
@@ -75,7 +75,6 @@ class Cut:
         self.site_of = _placed(flow, sites)
         self.sites = tuple(dict.fromkeys(self.site_of.values()))  #: those that run a part
         self.crossings = (*self._streams(), *self._letters())
-        self._check_idle()
         self._check_letters()
 
     @classmethod
@@ -159,21 +158,6 @@ class Cut:
             for origin in self.sites
             if origin != target
         ]
-
-    def _check_idle(self) -> None:
-        """Refuse a stream whose silence somebody at another site would have to hear of."""
-        for step in self.flow.steps.values():
-            if not isinstance(step.kind, EventTime) or step.kind.idle_us is None:
-                continue
-            here = self.site_of[step.name]
-            for name in self.flow.reached_from(step.name):
-                reader = self.flow.steps[name]
-                if len(reader.inputs) > 1 and self.site_of[name] != here:
-                    raise PlacementError(
-                        f"step '{name}' at site '{self.site_of[name]}' takes several streams, one of them from step "
-                        f"'{step.name}' at site '{here}', which has idle: that a stream is silent is not told to other "
-                        "sites yet; put both at one site, or leave out idle"
-                    )
 
     def _check_letters(self) -> None:
         """Refuse what would send a dead letter round and round: what breaks one of its readers is no dead letter."""

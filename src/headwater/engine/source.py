@@ -69,7 +69,7 @@ class SourceThread:
         kind = task.instance.step.kind
         #: whether it reads what another part of the same run makes, which ends by itself and is never shed or spilled
         self.inner = isinstance(kind, Read) and is_inner(kind.source)
-        #: whether what waits is never shed or spilled
+        #: whether event time, and that nobody needs to wait for it, comes with the records: none is ever shed or spilled
         self._waits = self.inner or (isinstance(kind, Read) and tells_time(kind.source))
         #: whether it may be read on before what was read is acknowledged: a sender may wait for that
         self._gathers = not self.inner and isinstance(kind, Read) and resume_of(kind.source) != "sender"
@@ -159,10 +159,10 @@ class SourceThread:
         self.task.router.send_watermark(watermark, deliveries)
         self.run.deliver(deliveries, time.perf_counter_ns(), 0)
 
-    def _tell_idle(self, reader: Reader) -> None:
-        """Pass on that nobody needs to wait for what comes from other lanes, or again, before the records that say so."""
+    def _tell_idle(self, idle: bool) -> None:
+        """Pass on that nobody needs to wait for what comes from another part, or again, before the records that say so."""
         deliveries: list[Delivery] = []
-        self.task.tell_idle(is_idle(reader), deliveries)
+        self.task.tell_idle(idle, deliveries)
         if deliveries:
             self.run.deliver(deliveries, time.perf_counter_ns(), 0)
 
@@ -190,8 +190,8 @@ class SourceThread:
                 linger.read(chunk, batch.length, oldest_ns, called_ns, now_ns())
                 if coalescing is not None and linger.reads_on:
                     batch = coalescing.gathered(batch, chunk, called_ns)
-            if self.inner:
-                self._tell_idle(reader)
+            if self._waits and not is_idle(reader):
+                self._tell_idle(False)
             self._note_dropped(reader)
             place = _Progress(position_of(read_from), self._rejected)
             self._rejected = []
@@ -211,6 +211,8 @@ class SourceThread:
                 self._acknowledge(reader, place.position)
             if batch.watermark > NO_WATERMARK:
                 self._tell_time(batch.watermark)
+            if self._waits and is_idle(reader):  # behind what came before that was said
+                self._tell_idle(True)
             if self.inner and self.run.checkpointer is not None:
                 self._pass_barrier(reader)
             chunk = linger.next_chunk(options.chunk, most, options.queue_records)

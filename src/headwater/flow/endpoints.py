@@ -24,7 +24,7 @@ attributes and methods of its own, all optional, and runners ask for them here a
 | `position` | what was handed out so far, as a plain value that can be stored |
 | `take_no_more()` | that it takes nothing from its sender once it is told that it is read no more, before it is closed |
 | `take_barrier()` | of an `inner` source: the checkpoint whose barrier it has come to, and whether it is the last |
-| `idle` | of an `inner` source: true while nobody needs to wait for the event time of what it brings |
+| `idle` | of an `inner` source, or one that tells time: true while nobody needs to wait for what it brings |
 | `let_go()` | that a `read` which waits for records returns at once; called by another thread, when the run stops |
 | `leave_halves()` | that it can leave a last record that may be half written for a later run |
 | `commit(position)` | that all before a position is safe: who sent it may forget it |
@@ -52,6 +52,9 @@ attributes and methods of its own, all optional, and runners ask for them here a
 
 A writer that keeps records which wait may have `throttle`, a function that the runner puts there: called with the share of
 its room that is taken, from 0 to 1, it has the sources held that feed the writer. Any thread may call it.
+
+A writer that hears of event time may have `idle(idle)`: called with true when nobody needs to wait for the stream, which is
+silent, and with false when that is over.
 
 A writer that gathers records may have `flush()`, which brings them where they belong. One whose other side knows what it was
 sent before may have `write_keyed(batch, key)`, with the same key whenever a batch is sent again; it is kept however often
@@ -327,8 +330,15 @@ def barrier_of(reader: Reader) -> tuple[int, bool] | None:
 
 
 def is_idle(reader: Reader) -> bool:
-    """Tell whether nobody needs to wait for the event time of what a reader of another part of the same run brings."""
+    """Tell whether nobody needs to wait for the event time of what a reader brings from another part of the flow."""
     return getattr(reader, "idle", False) is True
+
+
+def tell_idle(writer: Writer, idle: bool) -> None:
+    """Tell a writer that hears of event time that nobody needs to wait for what comes to it, or again."""
+    told = getattr(writer, "idle", None)
+    if told is not None:
+        told(idle)
 
 
 def leave_halves(reader: Reader) -> None:

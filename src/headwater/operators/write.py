@@ -10,7 +10,15 @@ import numpy as np
 from headwater.data.batch import Batch
 from headwater.data.schema import Schema
 from headwater.errors import HeadwaterError, RunError
-from headwater.flow.endpoints import Transaction, Writer, account_of, all_or_none, throttle_by, writes_in_parts
+from headwater.flow.endpoints import (
+    Transaction,
+    Writer,
+    account_of,
+    all_or_none,
+    tell_idle,
+    throttle_by,
+    writes_in_parts,
+)
 from headwater.flow.steps import Write
 from headwater.operators.broken import error_text
 from headwater.operators.operator import DEAD, Operator, Output, dead_letters
@@ -77,3 +85,8 @@ class TimedWriteOperator(WriteOperator):
         assert self._writer is not None
         self._writer.advance(watermark)  # type: ignore[attr-defined]  # its sink says that it has one
         return None
+
+    def idle(self, idle: bool) -> None:
+        """Tell the writer that nobody needs to wait for what comes here, or again."""
+        assert self._writer is not None
+        tell_idle(self._writer, idle)

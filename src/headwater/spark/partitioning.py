@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from headwater.errors import RunError
@@ -17,6 +18,17 @@ def refuse_idle(flow: Flow) -> None:
 
     Where it meets no other, nobody waits for it, and `idle` means nothing.
     """
+    for step, meets in idle_streams(flow):
+        raise RunError(
+            f"{step.where}: step {step.name!r} cannot run on Spark: its stream meets others in {meets[0]!r}, and has "
+            "idle, which only the engine heeds; on Spark all wait for a source that is silent. Leave out idle, or "
+            "run it on the engine",
+            step=step.name,
+        )
+
+
+def idle_streams(flow: Flow) -> Iterator[tuple[Step, list[str]]]:
+    """Return the steps by which a stream may be silent that others wait for, and the steps where it meets them."""
     for step in flow.steps.values():
         if not isinstance(step.kind, EventTime) or step.kind.idle_us is None:
             continue
@@ -24,12 +36,7 @@ def refuse_idle(flow: Flow) -> None:
         behind = [flow.steps[name] for name in sorted(reached - {step.name})]
         meets = [each.name for each in behind if any(given.step not in reached for given in each.inputs)]
         if meets:
-            raise RunError(
-                f"{step.where}: step {step.name!r} cannot run on Spark: its stream meets others in {meets[0]!r}, and has "
-                "idle, which only the engine heeds; on Spark all wait for a source that is silent. Leave out idle, or "
-                "run it on the engine",
-                step=step.name,
-            )
+            yield step, meets
 
 
 def spark_partitioning(step: Step) -> Partitioning:

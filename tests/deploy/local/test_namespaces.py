@@ -30,6 +30,14 @@ NET = {
 }
 
 
+class Two(list):
+    """Two namespaces, and what carries packets between them."""
+
+    def __init__(self, made, carrier):
+        super().__init__(made)
+        self.carrier = carrier
+
+
 @pytest.fixture
 def two():
     """Return two namespaces and what carries packets between them."""
@@ -43,7 +51,7 @@ def two():
             each.close()
         pytest.skip(f"network namespaces need root: {error}")
     carrier = Carrier(made, wires)
-    yield made
+    yield Two(made, carrier)
     carrier.close()
     for each in made:
         each.close()
@@ -129,6 +137,96 @@ def test_a_server_of_this_machine_is_reached_by_a_relay_and_who_calls_in_vain_is
             relay.close()
 
 
+def connected(barn, cloud):
+    """Return both ends of a connection from one namespace to another."""
+    with listening_in(cloud, cloud.address) as listening:
+        with barn.inside():
+            ours = socket.create_connection((cloud.address, listening.getsockname()[1]), PATIENCE_S)
+        theirs, _ = listening.accept()
+    theirs.settimeout(PATIENCE_S)
+    return ours, theirs
+
+
+def both_ways(carrier, how):
+    carrier.cut({} if how is None else {(0, 1): how, (1, 0): how})
+
+
+def test_what_is_said_over_a_silent_link_comes_once_it_is_mended(two):
+    ours, theirs = connected(*two)
+    with ours, theirs:
+        both_ways(two.carrier, "silent")
+        ours.sendall(b"first")
+        theirs.setblocking(False)
+        until = time.monotonic() + 20 * WAY_S
+        while time.monotonic() < until:
+            with pytest.raises(BlockingIOError):
+                theirs.recv(16)
+            time.sleep(WAY_S)
+        both_ways(two.carrier, None)
+        theirs.setblocking(True)
+        theirs.settimeout(PATIENCE_S)
+        assert theirs.recv(16) == b"first"
+
+
+def test_a_link_that_resets_ends_connections_at_both_ends_and_refuses_new_ones(two):
+    barn, cloud = two
+    ours, theirs = connected(barn, cloud)
+    with ours, theirs, listening_in(cloud, cloud.address) as listening:
+        at = cloud.address, listening.getsockname()[1]
+        both_ways(two.carrier, "reset")
+        for each in (ours, theirs):
+            each.sendall(b"anybody there?")
+            with pytest.raises(ConnectionResetError):
+                each.recv(16)
+        with barn.inside(), pytest.raises(ConnectionRefusedError):
+            socket.create_connection(at, PATIENCE_S)
+        both_ways(two.carrier, None)
+        with barn.inside():
+            socket.create_connection(at, PATIENCE_S).close()
+
+
+@pytest.mark.parametrize("how", ["silent", "reset"])
+def test_a_way_to_a_server_is_cut_for_one_site_and_mended(two, how):
+    with socket.create_server(("127.0.0.1", 0)) as outside:
+        outside.settimeout(PATIENCE_S)
+        at = outside.getsockname()
+        relay = Relay(two, [at])
+        try:
+            callers, heard = [], []
+            for each in two:
+                with each.inside():
+                    callers.append(socket.create_connection(at, PATIENCE_S))
+                callers[-1].sendall(b"here")
+                heard.append(outside.accept()[0])
+                heard[-1].settimeout(PATIENCE_S)
+                assert heard[-1].recv(16) == b"here"
+            relay.cut({(0, at): how})
+            callers[1].sendall(b"still")
+            assert heard[1].recv(16) == b"still"
+            if how == "reset":
+                for each in (callers[0], heard[0]):
+                    with pytest.raises(ConnectionResetError):
+                        each.recv(16)
+            else:
+                callers[0].sendall(b"late")
+                heard[0].settimeout(4 * WAY_S)
+                with pytest.raises(TimeoutError):
+                    heard[0].recv(16)
+            relay.cut({})
+            if how == "silent":
+                heard[0].settimeout(PATIENCE_S)
+                assert heard[0].recv(16) == b"late"
+            with two[0].inside():
+                again = socket.create_connection(at, PATIENCE_S)
+            again.sendall(b"again")
+            last, _ = outside.accept()
+            assert last.recv(16) == b"again"
+            for each in (*callers, *heard, again, last):
+                each.close()
+        finally:
+            relay.close()
+
+
 def test_where_namespaces_cannot_be_made_sites_share_the_network_of_this_machine(monkeypatch):
     def refuse(address, mtu):
         raise PermissionError(1, "Operation not permitted")
@@ -138,6 +236,7 @@ def test_where_namespaces_cannot_be_made_sites_share_the_network_of_this_machine
     try:
         assert ground.address("barn") == "127.0.0.1"
         assert ground.way_to(("192.0.2.1", 8471)) == ("192.0.2.1", 8471)
+        assert "as root" in ground.why_uncut()
         assert ground.told == [
             "links are as fast as this machine: it does not allow network namespaces (Operation not permitted)"
         ]

@@ -1,8 +1,9 @@
-"""Steps of a flow that move from site to site under load, while sites and the coordinator are killed: is anything lost?
+"""Steps of a flow that move from site to site under load, while sites die and links are cut: is anything lost?
 
 Three sites and a coordinator are processes of this machine, and where Spark is installed a fourth site, to which steps
-go now and then, and come back. Records fall due by the clock, whatever happens, so that a record that has to wait
-shows it. In the end what the sinks have is held against an undisturbed run on one engine.
+go now and then, and come back. Links are cut where sites can have networks of their own, which takes root. Records
+fall due by the clock, whatever happens, so that a record that has to wait shows it. In the end
+what the sinks have is held against an undisturbed run on one engine.
 """
 
 from __future__ import annotations
@@ -11,7 +12,9 @@ import shutil
 import statistics
 import tempfile
 import time
+from collections.abc import Iterator
 from importlib.util import find_spec
+from itertools import cycle
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -19,7 +22,7 @@ from typing import Any
 from headwater import engine
 from headwater.cli.locate import find_flow
 from headwater_bench.experiments.rows import write_rows
-from headwater_bench.moves.faults import FAULTS, spark_site, strike
+from headwater_bench.moves.faults import FAULTS, LINK_FAULTS, spark_site, strike
 from headwater_bench.moves.sites import MOVABLE, SITES, SPARK, Farm
 from headwater_bench.moves.verdict import compared, different, longest_s, waits_s
 
@@ -47,7 +50,13 @@ def run(
         folder = Path(name)
         farm = Farm(folder, _RATE, _EVERY, spark=has_spark)
         try:
-            rows = [_moved(farm, chance, number, calm=calm, has_spark=has_spark) for number in range(wanted)]
+            farm.wait(farm.settled, "a flow that runs")
+            uncut = farm.why_uncut()
+            possible = [fault for fault in FAULTS if not (uncut and fault in LINK_FAULTS)]
+            faults = cycle(chance.sample(possible, len(possible)))  # so that each kind comes as often as any other
+            rows = [
+                _moved(farm, chance, number, None if calm else faults, has_spark=has_spark) for number in range(wanted)
+            ]
             records = farm.finish(2.0)
         except BaseException:
             if output is not None:
@@ -71,6 +80,7 @@ def run(
     answer = {
         "moves": len(rows),
         "faults": {fault: sum(row["fault"] == fault for row in rows) for fault in FAULTS},
+        "links_uncut": uncut,
         "undone": sum(bool(row["undone"]) for row in rows),
         "records": records,
         "lost": found.lost,
@@ -97,7 +107,7 @@ def _keep(folder: Path, output: Path) -> None:
         shutil.copytree(folder / name, output / name, dirs_exist_ok=True)
 
 
-def _moved(farm: Farm, chance: Random, number: int, *, calm: bool, has_spark: bool) -> dict[str, Any]:
+def _moved(farm: Farm, chance: Random, number: int, faults: Iterator[str] | None, *, has_spark: bool) -> dict[str, Any]:
     """Move some steps, and wait until all run again; what was begun comes to its end, or was undone."""
     time.sleep(chance.random() * _PAUSE_S)
     before = farm.sites_of(MOVABLE)
@@ -108,7 +118,9 @@ def _moved(farm: Farm, chance: Random, number: int, *, calm: bool, has_spark: bo
         steps = away
     elif has_spark and number % _TRIP == _TRIP_AT:
         target = SPARK
-    fault = "" if calm or number % 2 == 0 else spark_site(before[steps[0]], target) or chance.choice(FAULTS)
+    fault = ""
+    if faults is not None and number % 2 == 1:
+        fault = spark_site(before[steps[0]], target) or next(faults)
     began_s = time.time()
     farm.move(list(steps), target)
     if fault:
@@ -137,6 +149,7 @@ def table(answer: dict[str, Any]) -> str:
         + ("as in an undisturbed run" if answer["state_equal"] else "NOT as in an undisturbed run"),
     ]
     lines += answer["different"]
+    lines += [f"no link was cut: {answer['links_uncut']}"] if answer["links_uncut"] else []
     if gap:
         lines.append(
             f"a record waited longer by {gap['p50']:g} ms in the middle move without a fault, by {gap['max']:g} ms at "

@@ -16,6 +16,7 @@ from typing import Any
 from headwater.deploy.control.messages import Ask
 from headwater.deploy.coordinator.asking import NobodyError, ask
 from headwater.deploy.coordinator.state import StateFolder
+from headwater.deploy.local.cuts import Cuts, How
 from headwater.errors import RunError
 from headwater.processes import children, family
 from headwater_bench.processes import end
@@ -35,6 +36,7 @@ PLACED = {
 }
 MOVABLE = ("sound", "seen", "sums")
 _WAIT_S = 240.0
+_WAY_S = 0.001  #: from one site to another, where sites have networks of their own
 _LOOK_S = 0.1  #: between two looks: each is a connection of its own, and takes of the machine what a move needs
 
 _FLOW = '''
@@ -129,9 +131,9 @@ _ZONE = '[[zones]]\nname = "{0}"\n{1}devices = [{{class = "box", name = "{0} box
 _ON_SPARK = 'kind = "spark"\nmaster = "local[2]"\n'
 
 
-def net_of(sites: Sequence[str], spark: Sequence[str] = ()) -> str:
-    """Return the text of a net file: a box at each site, 10 ms from all others; parts at some of them run on `spark`."""
-    latency_s = [[0.0 if one == other else 0.01 for other in sites] for one in sites]
+def net_of(sites: Sequence[str], spark: Sequence[str] = (), way_s: float = 0.01) -> str:
+    """Return the text of a net file: a box at each site, so far from all others; parts at some of them run on `spark`."""
+    latency_s = [[0.0 if one == other else way_s for other in sites] for one in sites]
     zones = (_ZONE.format(site, _ON_SPARK if site in spark else "") for site in sites)
     return _NET.format(latency_s=latency_s) + "".join(zones)
 
@@ -148,12 +150,13 @@ class Farm:
         text = _FLOW.format(folder=str(folder), began_s=self.began_s, rate=rate)
         (folder / "readings.py").write_text(text)
         more = (SPARK,) if spark else ()
-        (folder / "net.toml").write_text(net_of((*SITES, *more), more))
+        (folder / "net.toml").write_text(net_of((*SITES, *more), more, _WAY_S))
         plan = {"flow": "readings.py:moved", "net": "net.toml", "placement": PLACED}
         (folder / "plan.json").write_text(json.dumps(plan))
         self._state = StateFolder(folder / ".headwater" / "deploy")
         self._log = open(folder / "log", "ab")  # noqa: SIM115 - closed with the processes that write to it
-        self._up = self._started("up", "net.toml", "--no-namespaces")
+        self._cuts = Cuts(self._state.path / "sites")
+        self._up = self._started("up", "net.toml")
         self.coordinator = self._started("deploy", "plan.json", "--within", "120s", "--every", every)
 
     def _started(self, *words: str) -> subprocess.Popen[bytes]:
@@ -228,14 +231,15 @@ class Farm:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
 
-    def freeze_part(self, name: str, seconds: float) -> None:
-        """Have a site's part stand still, so that its bridges are silent for a while."""
-        pids = children(self._agent(name))
-        for number in (signal.SIGSTOP, signal.SIGCONT):
-            for pid in pids:
-                with suppress(ProcessLookupError):
-                    os.kill(pid, number)
-            time.sleep(seconds if number == signal.SIGSTOP else 0.0)
+    def why_uncut(self) -> str:
+        """Say why no link can be cut; nothing where they can."""
+        return self._cuts.why_not()
+
+    def cut(self, site: str, other: str | None, how: How, seconds: float) -> None:
+        """Cut the link between a site and another, the coordinator, or all of them, and wait until it is mended."""
+        self._cuts.cut(site, other, how)
+        time.sleep(seconds)
+        self._cuts.mend(site, other)
 
     def kill_coordinator(self) -> None:
         """Kill the coordinator, and start it again."""

@@ -29,11 +29,12 @@ class Inbound:
         life: str = "",
         next: int = 0,
         ended: bool = False,
+        idle: bool = False,
     ) -> None:
         self._schema = schema
         self.machine = Receiving(bridge, window=window, life=life, next=next)
         self._changed = threading.Condition()
-        self.arrivals = Arrivals(next, ended=ended)
+        self.arrivals = Arrivals(next, ended=ended, idle=idle)
         self.priority = 0
         self._why: str | None = None
         self._skew_ns = 0  #: by which this clock is ahead of the sender's

@@ -89,9 +89,15 @@ class InletReader:
 
     @property
     def position(self) -> dict[str, Any]:
-        """What was handed out: of which life of the sender, the number behind it, and whether that was the end."""
+        """What was handed out: of which life of the sender, the number behind it, whether that was the end, or silence."""
         arrivals = self._inbound.arrivals
-        return {"life": self._inbound.machine.life, "next": arrivals.handed, "ended": arrivals.ended}
+        told = {"ended": arrivals.ended, "idle": arrivals.idle}
+        return {"life": self._inbound.machine.life, "next": arrivals.handed, **told}
+
+    @property
+    def idle(self) -> bool:
+        """Whether nobody needs to wait for the stream: the sender has said so, and nothing has come since."""
+        return self._inbound.arrivals.idle
 
     def read(self, limit: int, timeout_s: float) -> Batch | None:
         """Return records, none if nothing came in time, or None at the end."""

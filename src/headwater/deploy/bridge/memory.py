@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from threading import Condition
 
-from headwater.data.batch import Batch
+from headwater.data.batch import NO_WATERMARK, Batch
 from headwater.data.schema import Schema
-from headwater.deploy.bridge.arrivals import Arrivals
+from headwater.deploy.bridge.arrivals import SILENT, Arrivals
 from headwater.deploy.cut import Crossing
 from headwater.flow.endpoints import Reject
 
@@ -34,6 +34,7 @@ class MemoryOutlet:
 
     def __init__(self, bridges: list[MemoryBridge]) -> None:
         self._bridges = bridges
+        self._watermark = NO_WATERMARK
 
     def open(self, schema: Schema) -> MemoryOutlet:
         """Start writing."""
@@ -46,8 +47,15 @@ class MemoryOutlet:
 
     def advance(self, watermark: int) -> None:
         """Tell the other sides how far event time has come."""
+        self._watermark = watermark
         for bridge in self._bridges:
             bridge.put(Batch.of_watermark(watermark))
+
+    def idle(self, idle: bool) -> None:
+        """Tell the other sides that nobody needs to wait for the stream, or again."""
+        if idle or self._watermark > NO_WATERMARK:
+            for bridge in self._bridges:
+                bridge.put(SILENT if idle else Batch.of_watermark(self._watermark))
 
     def close(self) -> None:
         """Nothing to release."""
@@ -75,6 +83,11 @@ class MemoryBridge:
         with self._changed:
             self._waiting.append(message)
             self._changed.notify()
+
+    @property
+    def idle(self) -> bool:
+        """Whether nobody needs to wait for the stream."""
+        return self._waiting.idle
 
     def read(self, limit: int, timeout_s: float) -> Batch | None:
         """Return what was sent, up to the next word about event time."""

@@ -13,8 +13,9 @@ from collections.abc import Callable
 from typing import Any
 
 from headwater.clock import now_ns
-from headwater.data.batch import NO_WATERMARK, Batch, concat_batches
+from headwater.data.batch import Batch, concat_batches
 from headwater.data.frames import pack, unpack_frame
+from headwater.deploy.bridge.arrivals import is_word
 from headwater.deploy.bridge.buffer import Buffer, LogBuffer
 from headwater.deploy.bridge.messages import Hello, Message
 from headwater.deploy.bridge.protocol import Sending
@@ -238,10 +239,10 @@ def _grouped(pending: list[Batch]) -> list[list[Batch]]:
     groups: list[list[Batch]] = []
     size = 0
     for message in pending:
-        is_word = message.watermark > NO_WATERMARK
-        if not groups or is_word or size + message.length > _MOST_RECORDS:
+        alone = is_word(message)
+        if not groups or alone or size + message.length > _MOST_RECORDS:
             groups.append([])
             size = 0
         groups[-1].append(message)
-        size = _MOST_RECORDS if is_word else size + message.length
+        size = _MOST_RECORDS if alone else size + message.length
     return groups

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from headwater.data.batch import END, Batch
+from headwater.data.batch import END, NO_WATERMARK, Batch
 from headwater.data.frames import pack, unpack_frame
 from headwater.data.schema import Schema
+from headwater.deploy.bridge.arrivals import SILENT
 from headwater.deploy.bridge.buffer import LogBuffer, MemoryBuffer
 from headwater.deploy.bridge.links import Attaching, Dial
 from headwater.deploy.bridge.outbound import Outbound, Sender
@@ -174,19 +175,28 @@ class _Writing:
         self._outlet, self._fan, self._outbound = outlet, fan, fan.outbound
         self._sifts = any(kind == "any" for _, kind in schema.fields)  #: whether a value may have no form as bytes
         self._ended = False
+        self._watermark = NO_WATERMARK
 
     def write(self, batch: Batch) -> Refused | None:
         """Send records; those that have no form outside the process are refused."""
         sent, refused = Batch(batch.columns, batch.length, batch.stamps), None  # how far time has come is told apart
         if self._sifts:
             _, sent, refused = sifted(sent, pack)
-        self._outbound.put(sent)
+        if sent.length:
+            self._outbound.put(sent)
         return refused
 
     def advance(self, watermark: int) -> None:
         """Tell the other site how far event time has come."""
         self._ended = watermark == END
+        self._watermark = watermark
         self._outbound.put(Batch.of_watermark(watermark))
+
+    def idle(self, idle: bool) -> None:
+        """Tell the other site that nobody needs to wait for the stream, or again: how far its time has come says that."""
+        word = SILENT if idle else Batch.of_watermark(self._watermark)
+        if idle or self._watermark > NO_WATERMARK:
+            self._outbound.put(word)
 
     @property
     def throttle(self) -> Callable[[float], None]:

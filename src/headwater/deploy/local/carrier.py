@@ -12,17 +12,18 @@ import select
 import socket
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
+from headwater.deploy.local.cuts import How
 from headwater.deploy.local.namespace import Namespace
+from headwater.deploy.local.packets import TARGET, resetting
 from headwater.deploy.local.wires import Wires
 
 _NETWORK = "10.84.71.0"  #: it need not be free: nothing leads from it into any other
 _AT_ONCE = 256  #: packets of a site that are read before it is another's turn
 _LOOK_S = 0.2
 _NICE = -20
-_TARGET = slice(16, 20)  #: where a packet of IPv4 has the address that it is for
 
 
 def address_of(number: int) -> str:
@@ -43,9 +44,14 @@ class Carrier:
         self._target_of = {socket.inet_aton(each.address): number for number, each in enumerate(namespaces)}
         self._due: list[tuple[float, int, int, bytes]] = []  #: (when, in which order, for whom, packet)
         self._count = 0
+        self._cut: Mapping[tuple[int, int], How] = {}
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._carry, name="carrier", daemon=True)
         self._thread.start()
+
+    def cut(self, links: Mapping[tuple[int, int], How]) -> None:
+        """Carry nothing from one site to another, for some pairs, each way by itself, and everything for all others."""
+        self._cut = dict(links)
 
     def close(self) -> None:
         """Carry nothing any more."""
@@ -76,8 +82,15 @@ class Carrier:
                 packet = os.read(device, self._namespaces[origin].mtu)
             except OSError:  # there is no more
                 return
-            target = self._target_of.get(packet[_TARGET]) if packet[0] >> 4 == 4 else None
-            at_s = None if target is None else self._wires.arrival_s(origin, target, len(packet), now_s)
-            if target is not None and at_s is not None:
+            target = self._target_of.get(packet[TARGET]) if packet[0] >> 4 == 4 else None
+            if target is None:
+                continue
+            if (how := self._cut.get((origin, target))) is not None:
+                if how == "reset" and (answer := resetting(packet)) is not None:
+                    with suppress(OSError):
+                        os.write(device, answer)
+                continue
+            at_s = self._wires.arrival_s(origin, target, len(packet), now_s)
+            if at_s is not None:
                 self._count += 1
                 heapq.heappush(self._due, (at_s, self._count, target, packet))

@@ -9,10 +9,12 @@ from contextlib import nullcontext
 
 from headwater.deploy.bridge.links import Address
 from headwater.deploy.local.carrier import Carrier, address_of
+from headwater.deploy.local.cuts import CutLink
 from headwater.deploy.local.namespace import Namespace
 from headwater.deploy.local.quota import Quotas
 from headwater.deploy.local.relay import LOOPBACK, Relay
 from headwater.deploy.local.wires import Wires
+from headwater.deploy.token import COORDINATOR
 from headwater.errors import listed
 from headwater.net.net import Net
 from headwater.rate import cgroups
@@ -32,11 +34,14 @@ class Ground:
         namespaces: bool = True,
         core_ips: float | None = None,
     ) -> None:
-        """`servers` are those of this machine that every site reaches, see `way_to`; `core_ips` is what a core of it does.
+        """`servers` are those of this machine that every site reaches, see `way_to`; the first is the coordinator.
+
+        `core_ips` is what a core of this machine does.
 
         Without `namespaces` sites have the network of this machine, without `core_ips` all of its cores.
         """
         self._number = {site: number for number, site in enumerate(sites)}
+        self._servers = list(servers)
         self.told: list[str] = []
         self._namespaces: list[Namespace] = []
         self._carrier: Carrier | None = None
@@ -59,6 +64,21 @@ class Ground:
     def way_to(self, server: Address) -> Address:
         """Return where sites reach a server of this machine."""
         return (LOOPBACK, server[1]) if self._namespaces else server
+
+    def why_uncut(self) -> str:
+        """Say why no link can be cut; nothing where they can."""
+        return "" if self._namespaces else "sites have networks of their own as root, without --no-namespaces"
+
+    def cut(self, links: Sequence[CutLink]) -> None:
+        """Have some links carry nothing, and all others everything."""
+        if self._carrier is None or self._relay is None:
+            return
+        between = [
+            (self._number[each.one], self._number[each.other], each.how) for each in links if each.other != COORDINATOR
+        ]
+        self._carrier.cut({pair: how for a, b, how in between for pair in ((a, b), (b, a))})
+        asking = [each for each in links if each.other == COORDINATOR]
+        self._relay.cut({(self._number[each.one], self._servers[0]): each.how for each in asking})
 
     def start(self, site: str, command: Sequence[str]) -> subprocess.Popen[bytes]:
         """Start a process at a site, in a session of its own; its input ends when this process does, however that comes."""

@@ -72,8 +72,8 @@ def laid_out(flow: Flow) -> Layout:
     for step in flow.steps.values():
         if isinstance(step.kind, Read) and tells_time(step.kind.source):
             raise RunError(
-                f"{step.where}: source {step.name!r} brings event time from another site, which lanes do not heed yet: "
-                "run this part without lanes",
+                f"{step.where}: source {step.name!r} brings event time from another site, which its blocks would "
+                "leave behind: run this part without lanes",
                 step=step.name,
             )
     return _Planner(flow).layout()

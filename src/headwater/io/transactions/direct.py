@@ -8,7 +8,7 @@ from typing import Any
 
 from headwater.data.batch import Batch
 from headwater.data.schema import Schema
-from headwater.flow.endpoints import Ledger, Refused, Sink, Transaction, account_of, flush, throttle_by
+from headwater.flow.endpoints import Ledger, Refused, Sink, Transaction, account_of, flush, tell_idle, throttle_by
 from headwater.io.transactions.journal import Journal
 
 
@@ -42,6 +42,14 @@ class Direct(Transaction):
     def write(self, batch: Batch) -> Refused | None:
         """Write records."""
         return self._writer.write(batch)
+
+    def advance(self, watermark: int) -> None:
+        """Tell a sink that hears of event time how far it has come."""
+        self._writer.advance(watermark)  # type: ignore[attr-defined]  # its sink says that it has one
+
+    def idle(self, idle: bool) -> None:
+        """Tell it that nobody needs to wait for the stream, or again."""
+        tell_idle(self._writer, idle)
 
     def prepare(self, number: int) -> None:
         """Wait until nothing is left in a buffer, then take note."""
