@@ -1,14 +1,18 @@
 """Sites and coordinators as a user starts them: processes of the command line, ended when the test is over."""
 
 import json
+import os
 import subprocess
 import sys
 from contextlib import chdir, redirect_stderr, redirect_stdout
 from io import StringIO
 from pathlib import Path
 
+from headwater import engine
+from headwater.cli.locate import find_flow
 from headwater.deploy.coordinator.asking import NobodyError, ask
 from headwater.deploy.coordinator.state import StateFolder
+from headwater_bench.moves.sites import net_of
 from headwater_bench.processes import end
 from ports import free_port
 from typed_words import exit_code
@@ -46,9 +50,52 @@ def slow_flow(folder, rate_hz, text):
     return _SLOW.format(folder=folder, rate_hz=rate_hz) + text.format(folder=folder)
 
 
+#: counts in windows
+COUNTS = """
+from scale import SCALE
+
+
+def scaled(record):
+    return record | {{"n": record["n"] * SCALE}}
+
+
+def tanks(out="many"):
+    flow = Flow("tanks")
+    levels = flow.read("levels", Slow(ROWS, {{"n": int, "tank": str, "at": "time"}})).event_time("time", "at")
+    sound = levels.map("scaled", scaled).filter("sound", col.n >= 0)
+    means = sound.key_by("tank").window("means", Tumbling("1 s"), n=agg.sum("n"), records=agg.count())
+    means.filter("some", col.records > 0).write("archive", io.JsonLines(f"{folder}/{{out}}.jsonl"))
+    return flow
+
+
+def one():
+    return tanks("one")
+"""
+TANKS = {"levels": "barn", "time": "barn", "scaled": "barn", "sound": "shed", "means": "cloud", "some": "cloud"}
+
+
+def farm(folder):
+    """Write a flow that takes long, with a module beside it, a net and a plan; return the plan."""
+    (folder / "farm").mkdir()
+    (folder / "farm" / "tanks.py").write_text(slow_flow(folder, 1000, COUNTS))
+    (folder / "farm" / "scale.py").write_text("SCALE = 3\n")
+    (folder / "farm" / "farm.toml").write_text(net_of(("barn", "shed", "cloud")))
+    plan = {"flow": "tanks.py:tanks", "net": "farm.toml", "placement": TANKS | {"archive": "shed"}}
+    (folder / "farm" / "plan.json").write_text(json.dumps(plan))
+    return folder / "farm" / "plan.json"
+
+
+def as_one_engine_has_it(folder):
+    (folder / "hurry").touch()
+    engine.run(find_flow(f"{folder}/farm/tanks.py:one"))
+    return sorted((folder / "one.jsonl").read_text().splitlines()) == sorted(
+        (folder / "many.jsonl").read_text().splitlines()
+    )
+
+
 WAIT_S = 180.0  #: for what comes in a few seconds where nothing else is at work
 #: commands that ask whoever is at work and leave; `site token` is one too
-_ASKING = {"drain", "move", "status", "stop"}
+_ASKING = {"drain", "link", "move", "status", "stop"}
 
 
 class Commands:
@@ -64,11 +111,12 @@ class Commands:
         state.identity()
         state.settled_address("127.0.0.1", free_port())
 
-    def start(self, *words):
+    def start(self, *words, program=("-m", "headwater"), environ=None):
+        """Start a command; `program` is what Python is given to run it, `environ` is added to the environment."""
         log: Path = self.folder / f"{len(self.started)}-{words[0]}.log"
         with open(log, "w") as to:
             process = subprocess.Popen(
-                [sys.executable, "-m", "headwater", *map(str, words)],
+                [sys.executable, *program, *map(str, words)], env=os.environ | (environ or {}),
                 cwd=self.folder, stdout=to, stderr=subprocess.STDOUT, start_new_session=True,
             )  # fmt: skip
         process.log = log  # type: ignore[attr-defined]
@@ -82,7 +130,7 @@ class Commands:
         else:
             process = self.start(*words)
             found, said = process.wait(2 * WAIT_S), process.log.read_text()
-        assert found == code, said
+        assert code is None or found == code, said
         return said
 
     def json(self, *words):
@@ -123,3 +171,20 @@ def running(commands):
     if not found["flow"] or found["flow"]["moving"]:
         return None
     return found if all(site["state"] == "running" for site in found["sites"] if site["steps"]) else None
+
+
+def site(commands, name, *words, **how):
+    """Start a site with a token of its own, which others reach by loopback."""
+    (commands.folder / f"{name}.token").write_text(commands.run("site", "token", name))
+    host, port = StateFolder(commands.folder / ".headwater" / "deploy").address
+    where = ("--token", f"{name}.token", "--name", name, "--join", f"{host}:{port}", "--listen", "127.0.0.1")
+    return commands.start("site", *where, *words, **how)
+
+
+def whys(commands):
+    """Return what a coordinator has to say of each site; nothing while none answers."""
+    try:
+        found = ask(StateFolder(commands.folder / ".headwater" / "deploy"), "status")
+    except NobodyError:
+        return {}
+    return {each["name"]: each["why"] for each in found["sites"]}

@@ -7,10 +7,11 @@ import shutil
 import pytest
 from typer.testing import CliRunner
 
+from headwater import __version__
 from headwater.cli import add_commands, app
 from headwater.cli.deploy import check_listen
 from headwater.deploy.certificates import issued
-from headwater.deploy.control.messages import Refuse
+from headwater.deploy.control.messages import PROTOCOL, Hello, Ping, Refuse, Welcome
 from headwater.deploy.control.wire import Wire
 from headwater.deploy.coordinator.server import Server
 from headwater.deploy.coordinator.state import CoordinatorState, Deployment, StateFolder
@@ -122,3 +123,45 @@ def test_a_site_whose_first_word_is_of_another_version_is_told_which_to_install(
     assert isinstance(answer, Refuse)
     assert "no message of this version" in answer.why
     assert "install the same at both" in answer.why
+
+
+@pytest.mark.parametrize("alive", [True, False])
+def test_a_site_that_calls_again_takes_the_place_of_a_connection_that_is_dead_and_of_no_other(folder, alive):
+    hello = Hello("barn", __version__, PROTOCOL, None, 1.0, 1)
+
+    async def answered():
+        server = Server(folder)
+        try:
+            await server.open("127.0.0.1", 0)
+            context = issued(folder.certificates, "barn").client()
+            wires = []
+            for _ in range(2):
+                opened = await asyncio.open_connection(
+                    "127.0.0.1", server.port, ssl=context, server_hostname=COORDINATOR
+                )
+                wires.append(Wire(*opened))
+                wires[-1].say(hello)
+                async with asyncio.timeout(60):
+                    answer = await _answer(wires[-1], wires[0] if alive else None)
+            for wire in wires:
+                await wire.close()
+            await server.close()
+            return answer
+        finally:
+            server.release()
+
+    answer = asyncio.run(answered())
+    if alive:
+        assert "a site 'barn' is here already, from 127.0.0.1" in answer.why
+    else:
+        assert isinstance(answer, Welcome)
+
+
+async def _answer(wire, other):
+    """Return the first word to a site, while another one says that it is there."""
+    waiting = asyncio.ensure_future(wire.hear())
+    while not waiting.done():
+        if other is not None and other is not wire:
+            other.say(Ping())
+        await asyncio.sleep(0.05)
+    return waiting.result()

@@ -11,7 +11,7 @@ from headwater.cli.locate import find_flow
 from headwater.deploy.coordinator.asking import NobodyError, ask
 from headwater.deploy.coordinator.state import StateFolder
 from headwater.flow.profile import Demand, Profile, StepDemand, StepProfile
-from sites_of import slow_flow, wait_for
+from sites_of import site, slow_flow, wait_for
 from supervisors import end_supervisor
 
 #: counts in windows
@@ -118,13 +118,6 @@ def as_one_engine_has_it(folder):
     engine.run(find_flow(f"{folder}/tanks.py:one"))
     lines = {name: sorted((folder / f"{name}.jsonl").read_text().splitlines()) for name in ("one", "many")}
     return lines["one"] == lines["many"]
-
-
-def site(commands, name, *words):
-    (commands.folder / f"{name}.token").write_text(commands.run("site", "token", name))
-    host, port = StateFolder(commands.folder / ".headwater" / "deploy").address
-    where = ("--token", f"{name}.token", "--name", name, "--join", f"{host}:{port}", "--listen", "127.0.0.1")
-    return commands.start("site", *where, *words)
 
 
 def drained(commands, name):

@@ -8,16 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from headwater import engine
-from headwater.cli.locate import find_flow
 from headwater.deploy.control.messages import Ask
 from headwater.deploy.coordinator.asking import NobodyError, ask
 from headwater.deploy.coordinator.state import StateFolder
 from headwater.deploy.token import make_token
 from headwater.errors import RunError
-from headwater_bench.moves.sites import net_of
 from ports import free_port
-from sites_of import running, slow_flow, wait_for
+from sites_of import TANKS, as_one_engine_has_it, farm, running, wait_for
 
 PLANT = Path(__file__).parents[2] / "examples" / "plant"
 HALLS = ("press hall", "paint hall", "server room", "cloud")
@@ -74,49 +71,6 @@ def test_the_plant_over_three_sites_writes_what_one_engine_writes(commands, tmp_
     left = {stream: told for site in said["sites"] for stream, told in site["outgoing"].items()}
     assert set(left) >= {"painters", "second"}
     assert all((told["messages_waiting"], told["dropped"]) == (0, 0) for told in left.values()), left
-
-
-#: counts in windows
-COUNTS = """
-from scale import SCALE
-
-
-def scaled(record):
-    return record | {{"n": record["n"] * SCALE}}
-
-
-def tanks(out="many"):
-    flow = Flow("tanks")
-    levels = flow.read("levels", Slow(ROWS, {{"n": int, "tank": str, "at": "time"}})).event_time("time", "at")
-    sound = levels.map("scaled", scaled).filter("sound", col.n >= 0)
-    means = sound.key_by("tank").window("means", Tumbling("1 s"), n=agg.sum("n"), records=agg.count())
-    means.filter("some", col.records > 0).write("archive", io.JsonLines(f"{folder}/{{out}}.jsonl"))
-    return flow
-
-
-def one():
-    return tanks("one")
-"""
-TANKS = {"levels": "barn", "time": "barn", "scaled": "barn", "sound": "shed", "means": "cloud", "some": "cloud"}
-
-
-def farm(folder):
-    """Write a flow that takes long, with a module beside it, a net and a plan; return the plan."""
-    (folder / "farm").mkdir()
-    (folder / "farm" / "tanks.py").write_text(slow_flow(folder, 1000, COUNTS))
-    (folder / "farm" / "scale.py").write_text("SCALE = 3\n")
-    (folder / "farm" / "farm.toml").write_text(net_of(("barn", "shed", "cloud")))
-    plan = {"flow": "tanks.py:tanks", "net": "farm.toml", "placement": TANKS | {"archive": "shed"}}
-    (folder / "farm" / "plan.json").write_text(json.dumps(plan))
-    return folder / "farm" / "plan.json"
-
-
-def as_one_engine_has_it(folder):
-    (folder / "hurry").touch()
-    engine.run(find_flow(f"{folder}/farm/tanks.py:one"))
-    return sorted((folder / "one.jsonl").read_text().splitlines()) == sorted(
-        (folder / "many.jsonl").read_text().splitlines()
-    )
 
 
 def begin(commands, wish):

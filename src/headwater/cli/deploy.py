@@ -187,6 +187,8 @@ async def _held(folder: StateFolder, asked: Submission | None, at: tuple[str, in
                 await _choose(server, asked, left, within_s)
             await _begun(server, left, within_s)
             await _over(server, left)
+            if server.unkept is not None:
+                raise server.unkept
             return server.describe()
         finally:
             await server.close()
@@ -251,10 +253,13 @@ async def _begun(server: Server, left: asyncio.Event, within_s: float) -> None:
 
     def settled() -> bool:
         deployed = machine.kept.deployed
-        return left.is_set() or machine.trouble() is not None or deployed is None or deployed.phase != "installing"
+        over = left.is_set() or server.unkept is not None or machine.trouble() is not None
+        return over or deployed is None or deployed.phase != "installing"
 
     in_time = await until(settled, within_s)
     deployed, trouble = machine.kept.deployed, machine.trouble()
+    if server.unkept is not None:
+        return
     if trouble is None and not in_time and deployed is not None:
         here = [name for name, site in machine.sites.items() if site.here]
         missing = machine.missing() or deployed.needed
@@ -280,7 +285,7 @@ def _dialed(server: Server) -> str:
 
 async def _over(server: Server, left: asyncio.Event) -> None:
     told: dict[str, str] = {}
-    while not left.is_set():
+    while not left.is_set() and server.unkept is None:
         deployed = server.coordinator.kept.deployed
         for site in server.describe()["sites"]:
             if site["why"] and told.get(site["name"]) != site["why"]:
@@ -290,4 +295,5 @@ async def _over(server: Server, left: asyncio.Event) -> None:
             await asyncio.sleep(0.5)  # sites are told, and whoever has asked for it hears of it
             return
         await asyncio.sleep(0.1)
-    log.warning(_LEFT.format(server.folder.path))
+    if server.unkept is None:
+        log.warning(_LEFT.format(server.folder.path))

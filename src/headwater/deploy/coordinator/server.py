@@ -87,6 +87,7 @@ class Server:
         self._moves = Moves()
         self.policing = Policing(self.coordinator, folder.path)
         self._look: asyncio.Task[None] | None = None  #: the policy's
+        self.unkept: RunError | None = None  #: why its state could not be written: it does nothing from then on
         self.port = 0
 
     async def open(self, host: str, port: int) -> None:
@@ -117,7 +118,9 @@ class Server:
         self._lock.release()
 
     def handle(self, event: Event) -> None:
-        """Let the coordinator decide, and do what it says."""
+        """Let the coordinator decide, and do what it says; RunError, and nothing is done, once its state cannot be kept."""
+        if self.unkept is not None:
+            raise self.unkept
         for command in self.coordinator.handle(event):
             self._do(command)
         if self._move_s is not None:
@@ -138,7 +141,7 @@ class Server:
     def _do(self, command: Command) -> None:
         match command:
             case Keep():
-                self.folder.write(self.coordinator.kept)
+                self._keep()
             case Say(site, message):
                 self._say(site, message)
             case Ready(site, deployed, after):
@@ -152,6 +155,14 @@ class Server:
                 task = asyncio.get_running_loop().create_task(self._cut(deployed, taken))
                 self._talks.add(task)
                 task.add_done_callback(self._talks.discard)
+
+    def _keep(self) -> None:
+        """Have the state safe; who goes on after a crash from what is not there would have parts run that are gone."""
+        try:
+            self.folder.write(self.coordinator.kept)
+        except RunError as error:
+            self.unkept = RunError(f"{error}; the coordinator ends, and the sites go on: start it again when it can be")
+            raise self.unkept from None
 
     def _sealed(self, site: str, deployed: Deployment) -> SealedPart:
         return sealed(deployed.part(site), deployed.files, self._identity)
@@ -187,6 +198,8 @@ class Server:
 
     async def _site(self, wire: Wire, hello: Hello) -> None:
         name = wire.other
+        if name in self._wires:  # it may be the same site, whose last connection is dead and does not look so yet
+            await until(lambda: name not in self._wires, SILENT_S + BEAT_S)
         why = self.coordinator.why_not(name, hello)
         if why is not None:
             log.warning("site '%s' at %s is not admitted: %s", name, wire.address, why)
@@ -205,7 +218,8 @@ class Server:
         finally:
             del self._wires[name]
             log.warning("site '%s' is away", name)
-            self.handle(Left(name))
+            if self.unkept is None:
+                self.handle(Left(name))
 
     async def _answer(self, ask: Ask) -> Answer:
         try:
@@ -301,7 +315,7 @@ class Server:
         self._carry_out(flow, deployed, decision)
         assert deployed.policed is not None
         deployed.policed.drained = [*deployed.policed.drained, site]
-        self._do(Keep())
+        self._keep()
 
     def _open(self, site: str) -> None:
         """Let a policy use a site again that was drained."""
@@ -310,7 +324,7 @@ class Server:
         if policed is None or site not in policed.drained:
             raise RunError(f"site '{site}' is not drained")
         policed.drained = [each for each in policed.drained if each != site]
-        self._do(Keep())
+        self._keep()
 
     def _carry_out(self, flow: Flow, deployed: Deployment, decision: Decision) -> None:
         sites = {**deployed.sites, **{step: to for step, (_, to) in decision.moves.items()}}
@@ -333,12 +347,12 @@ class Server:
             flow = await self._imported(deployed)
             gap_s, undone = self._stages.gap_s, self.coordinator.undone
             if await loop.run_in_executor(None, self.policing.came, flow, deployed, gap_s, undone):
-                self._do(Keep())
+                self._keep()
             decision = await loop.run_in_executor(None, self.policing.decide, flow, deployed, time.time())
             now = self.coordinator.kept.deployed
             if decision is not None and now is deployed and deployed.moving is None and deployed.phase == "running":
                 self._carry_out(flow, deployed, decision)
-                self._do(Keep())
+                self._keep()
         except HeadwaterError as error:
             log.warning("the policy of flow '%s': %s", deployed.name, error)
         await asyncio.sleep(_LOOK_S)
@@ -346,8 +360,11 @@ class Server:
     async def _imported(self, deployed: Deployment) -> Flow:
         assert self._flow_of is not None
         if self._flow is None:
-            loop = asyncio.get_running_loop()
-            self._flow = await loop.run_in_executor(None, self._flow_of, deployed, self.folder.path / "flow")
+            loop, place = asyncio.get_running_loop(), self.folder.path / "flow"
+            try:
+                self._flow = await loop.run_in_executor(None, self._flow_of, deployed, place)
+            except OSError as error:
+                raise RunError(f"the flow's files cannot be written into {place}: {error.strerror}") from None
         return self._flow
 
     async def _cut(self, deployed: Deployment, taken: Mapping[str, Mapping[str, bytes]]) -> None:
