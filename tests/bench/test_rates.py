@@ -150,9 +150,10 @@ def test_neighbours_end_with_all_that_they_have_started(tmp_path):
 def test_figures_are_drawn_of_what_was_measured(tmp_path):
     lap = {"kept": 1.0, "windows": 2, "kept_windows": 2, "rate_kept": 1.0, "p99_ms": 9.0, "used_cores": 0.1}
     series = {"arrived": [9, 9], "due": [9, 9], "worst_ms": [1.0, 2.0]}
+    doubled = {"promised": {**lap, **series, "base_hz": 1.0}, "paper": burst.PAPER, "base_hz": 1.0}
     answer = {
         "admission": {"cases": [{**lap, "reserved": 0.2, "flow": "etl"}, {"flow": "etl", "refused": "no"}]},
-        "burst": {"promised": {**lap, **series}, "paper": burst.PAPER, "base_hz": 1.0},
+        "burst": {**doubled, "at_scale": doubled},
         "hostile": {"python": lap, "kept": 1.0},
     }
     levels = {"levels": [0], "windows_by_level": [2], "kept_by_level": [1.0], "rate_kept_by_level": [1.0]}
@@ -189,7 +190,7 @@ def test_figures_are_drawn_of_what_was_measured(tmp_path):
     figures.write(answer, tmp_path)
     names = {each.name for each in tmp_path.iterdir()}
     drawn = {f"{part}.{kind}" for part in answer for kind in ("csv", "png")}
-    assert names == drawn | {"machines.csv", "lanes.csv"}
+    assert names == drawn | {"machines.csv", "lanes.csv", "burst_at_scale.csv", "burst_at_scale.png"}
     assert isolation.lines(answer["isolation"])[4].split() == ["windows", "2"]
     assert cost.lines(answer["cost"])[1].split() == ["etl", "0.9", "0.1", "0.3", "70.0"]
     assert hostile.lines(answer["hostile"])[1].split() == ["python", "1.0", "1.0", "9.0"]
@@ -229,6 +230,48 @@ def test_systems_that_adapt_are_given_the_time_and_the_settings_that_suit_them(m
     assert all(each.warm_s >= 2 * longest_s for each in laps if each.system in isolation.SETTINGS)
     assert isolation._seconds("dhalion", quick=True) >= 2 * longest_s
     assert scaling.lines(found)[0].split()[-3:] == ["1.0", "1.5", "2.0"]
+
+
+def test_a_burst_is_shown_at_the_paper_s_rates_and_at_those_that_fill_a_lane(monkeypatch, tmp_path):
+    """Who cannot do the first rate is shown at a part of it, and in containers only who has no dent without."""
+    steps = {"work": StepDemand(1.0, 1, 1.0, 0.0, 1e-6, 0.0)}
+    Profile("pred", "here", {}, demand=Demand(1e4, 0.0125, 0.0, steps)).write(tmp_path / "pred.json")
+    able_hz = {"promised": 400_000, "dhalion": 1e9, "serverless": 80_000}
+    laps = []
+
+    def lap(each, at):
+        laps.append(each)
+        peak_hz = max(hz for _, hz in each.rates)
+        if each.system == "promised" and peak_hz > able_hz["promised"]:
+            raise RefusedError("more than its trial has shown to fit")
+        due = [peak_hz / 2, peak_hz] if len(each.rates) > 1 else [peak_hz] * 2
+        came = [min(hz, able_hz[each.system]) for hz in due]
+        row = {
+            "due": due,
+            "arrived": came,
+            "worst_ms": [1.0, 2.0],
+            "kept": 1.0,
+            "windows": 2,
+            "settings": each.settings,
+        }
+        return [{**row, "rate_kept": 1.0, "p99_ms": 9.0, "used_cores": 0.1}]
+
+    monkeypatch.setattr(burst, "together", lambda each, at: lap(each[0], at))
+    monkeypatch.setattr(burst.cgroups, "find", lambda: object())
+    found = burst.measure(False, {"pred": str(tmp_path / "pred.json")}, tmp_path)
+    names = [name.replace(" ", "_") for name in burst.SYSTEMS]
+    assert list(burst.systems(found)) == names
+    assert {row["base_hz"] for row in burst.systems(found).values()} == {35_000}
+    scale = found["at_scale"]
+    assert list(burst.systems(scale)) == names[:-1]  # the last is dented with all cores already
+    assert scale["refused"] == "more than its trial has shown to fit"
+    first_hz = 0.9 * two.promisable_hz(Demand(1e4, 0.0125, 0.0, steps), 1) / 2
+    assert scale["base_hz"] == scale["dhalion_in_containers"]["base_hz"] == pytest.approx(first_hz / 2)
+    assert (scale["serverless"]["base_hz"], scale["serverless"]["dented_s"]) == (pytest.approx(first_hz / 4), 1)
+    assert {each.system: each.promise_hz for each in laps[-8:]}["dhalion"] == pytest.approx(first_hz)
+    said = burst.lines(found)
+    assert said[1].split()[:3] == ["promised", "35,000", "1.0"]
+    assert f"{scale['serverless']['base_hz']:,.0f}" in said[-2]
 
 
 def test_a_part_whose_promise_is_refused_says_so_and_the_others_go_on(monkeypatch, tmp_path):

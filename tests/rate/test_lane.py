@@ -17,8 +17,9 @@ from typer.testing import CliRunner
 from headwater import Contract, Flow, io, rate
 from headwater.cli import add_commands, app
 from headwater.errors import RateError
-from headwater.rate import admission, cgroups
+from headwater.rate import admission, cgroups, trial
 from headwater.rate.client import Client, board
+from headwater.rate.lane import begin
 from headwater.rate.messages import Granted
 
 SHARED = (
@@ -169,6 +170,20 @@ def test_what_a_trial_has_used_is_what_a_lower_rate_is_offered_by(home, monkeypa
     client = Client(home)
     with pytest.raises(RateError, match=r"wants 1\.6[23] cores.*\(its trial used 1\.25\); what would fit: 490/s"):
         rate.start(flow(1000, 10), Contract(1000.0, 0.2), profile=demand(0.4), best_effort=True, client=client)
+    client.close()
+
+
+def test_a_trial_runs_what_the_lane_will_and_what_is_held_for_it_is_held_on(home, monkeypatch):
+    """It ran without the gate and the windows that a lane has, and so used less than the lane then did."""
+    tried = []
+    monkeypatch.setattr(trial, "begin", lambda *given: tried.append(begin(*given)) or tried[0])
+    client = Client(home)
+    made = flow(1000, 10)
+    held = admission.admit(made, Contract(1000.0, 0.2), client, profile=demand(0.1), best_effort=True, trial_s=1.5)
+    assert isinstance(tried[0], rate.PromisedRun)
+    assert tried[0].promise()["windows"] >= 1
+    [lane] = board(home).lanes
+    assert (lane.id, lane.cores, lane.kept + lane.broken) == (held.id, held.cores, 0)
     client.close()
 
 

@@ -4,6 +4,7 @@ import json
 import os
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from typer.testing import CliRunner
@@ -68,10 +69,32 @@ def test_what_a_file_s_lines_cost_is_measured_and_none_is_written(tmp_path):
 
 def test_of_a_rate_that_no_core_can_do_only_what_one_could_is_tried(monkeypatch):
     tried = []
-    monkeypatch.setattr(profiler, "_ticked", lambda flow, samples, count, tick_s, seconds: tried.append(count) or {})
+    monkeypatch.setattr(profiler, "tick_by_turns", lambda points, seconds: tried.extend(points))
     demand = demanding(tanks(), Contract.of("1 000 000 000 000/s", "80 ms"), records=1000, point_s=0.01).demand
     assert demand.rate_hz == 1e12
-    assert 1 <= max(tried) < 3 * 1e12 * demand.tick_s / 100
+    assert 1 <= max(point.count for point in tried) < 3 * 1e12 * demand.tick_s / 100
+
+
+def test_points_are_measured_by_turns_so_that_a_machine_that_grows_slower_is_so_for_all(monkeypatch):
+    """Each in a second of its own, what a promise needs was off by a third when that second was a slow one."""
+    turns = []
+    monkeypatch.setattr(profiler.Point, "tick", lambda point, ticks, warm: turns.append((point.count, ticks, warm)))
+    points = [profiler.Point(tanks(), profiler.sampled(tanks(), 100), count, 0.01) for count in (1, 3)]
+    profiler.tick_by_turns(points, 0.5)
+    assert turns == [(count, 10, turn == 0) for turn in range(5) for count in (1, 3)]
+
+
+def test_a_tick_that_warms_up_is_not_counted_nor_is_the_first_of_a_turn():
+    point = profiler.Point(tanks(), profiler.sampled(tanks(), 1000), 40, 0.001)
+    point.tick(3, warm=True)
+    assert not point.spent
+    point.tick(3, warm=False)
+    point.tick(4, warm=False)
+    point.close()
+    assert [records for records, _ in point.spent["levels"]] == [40] * 5
+    records, spent_s = point.mean("low")
+    assert records == 40
+    assert spent_s > 0
 
 
 def test_what_starting_a_run_takes_is_not_what_a_tick_costs(monkeypatch):
@@ -91,16 +114,13 @@ def test_how_dear_a_tick_grows_with_its_length_is_found_by_a_look_at_another(mon
     """Where a tick of 5 ms costs half of what one of 20 ms does, it grows with the root of its length."""
     step = StepDemand(1.0, 1, 1.0, 0.0, 1e-6, 800e-6)
     demand = Demand(10_000, 0.02, 200e-6, {"low": step})
-    asked = []
-
-    def ticked(flow, samples, count, tick_s, seconds):
-        asked.append((count, tick_s))
-        return {"low": (count, 400e-6 + count * 1e-6), "dead letters": (0, 0.0)}
-
-    monkeypatch.setattr(profiler, "_ticked", ticked)
-    monkeypatch.setattr(profiler, "engine_per_tick", lambda tick_s, seconds: 100e-6)
-    assert profiler._cooling(tanks(), {"levels": ([], 0.0)}, demand, 1.0) == pytest.approx(0.5)
-    assert asked == [(50, 0.005)]
+    means = {"low": (50, 400e-6 + 50 * 1e-6), "dead letters": (0, 0.0)}
+    there = SimpleNamespace(tick_s=0.005, spent=means, mean=means.__getitem__)
+    assert profiler._cooling(demand, there, 100e-6) == pytest.approx(0.5)
+    tried = []
+    monkeypatch.setattr(profiler, "tick_by_turns", lambda points, seconds: tried.extend(points))
+    demanding(tanks(), Contract.of("2 000/s", "80 ms"), records=100, point_s=0.01)
+    assert [(point.count, point.tick_s) for point in tried] == [(40, 0.02), (120, 0.02), (10, 0.005)]
 
 
 def test_the_file_holds_it_and_a_profile_without_it_is_still_read(tmp_path):

@@ -16,10 +16,11 @@ from promising import until
 from headwater import Contract, engine
 from headwater.errors import RateError
 from headwater.metrics import Histogram, Sample
-from headwater.rate import admission, process
+from headwater.rate import admission, process, trial
 from headwater.rate.client import board
 from headwater.rate.estimate import cores, lanes_for, nearest
 from headwater.rate.messages import Granted
+from headwater.rate.reservation import Reservation
 from headwater.rate.windows import DIED
 from kept_flow import flow, held
 
@@ -100,8 +101,8 @@ def test_what_a_trial_shows_to_be_too_much_for_one_lane_is_tried_in_two(tmp_path
     """Refused, it had been offered a rate that it could not have either."""
     tried, said = [], []
 
-    def trial(flow, contract, demand, seconds, lanes):
-        tried.append(lanes)
+    def trial(flow, held, seconds):
+        tried.append(held.lanes)
         return 0.8
 
     class Line:
@@ -129,13 +130,12 @@ def test_a_lane_that_has_more_to_do_than_one_may_is_found_out_by_the_trial(tmp_p
     spent = iter([0.0, 0.0, 95.0, 10.0])
     monkeypatch.setattr(process, "used_s", lambda pid: next(spent))
     clock = SimpleNamespace(monotonic=iter([0.0, 100.0]).__next__, sleep=lambda seconds: None)
-    monkeypatch.setattr(admission, "time", clock)
-    running = _Tried(records=100_000)
-    monkeypatch.setattr(admission, "start", lambda flow, **options: running)
-    monkeypatch.setattr(admission, "LanesRun", _Tried)
-    monkeypatch.setattr(admission, "at_promised_rate", lambda flow, rate_hz: flow)
+    monkeypatch.setattr(trial, "time", clock)
+    monkeypatch.setattr(trial, "begin", lambda flow, held, line: _Tried(records=100_000))
+    monkeypatch.setattr(trial, "at_promised_rate", lambda flow, rate_hz: flow)
+    held = Reservation("a", CONTRACT, demand(1.2).demand, 1.2, None, 1.2, "reserved", "for a test", lanes=2)
     with pytest.raises(RateError, match=r"one of them used 0\.95 of a core, and may have 0\.80; what would fit: 640/s"):
-        admission.trial(flow(tmp_path), CONTRACT, demand(1.2).demand, 0.0, lanes=2)
+        trial.trial(flow(tmp_path), held, 0.0)
 
 
 class _Tried:

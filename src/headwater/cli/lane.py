@@ -182,7 +182,7 @@ def _ahead(task: Assignment, flow: Flow) -> Callable[[], Ahead] | None:
     if contract is None or settings.trial or settings.profile is None:
         return None
     from headwater.flow.profile import Profile
-    from headwater.rate import lane  # noqa: F401 - what the flow will run in
+    from headwater.rate import starting  # noqa: F401 - what the flow will run in
     from headwater.rate.ahead import Ahead
 
     profile = Profile.load(Path(settings.profile))

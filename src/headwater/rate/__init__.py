@@ -5,7 +5,7 @@
 estimate   how many cores a promise needs, by the paper's reckoning and by ours; what would fit instead
 profiler   measures that: cold, once a tick, by the processor's clock; chain is what it runs
 admission  whether a promise can be given: by the estimate, then by a trial; reservation is a yes, ahead one for a flow that
-           starts soon
+           starts soon; starting asks, and begins
 ledger     which promises hold how many cores; supervisor keeps it, client talks to it in messages; asking only looks; peer
            is who they talk to
 grade      what this machine allows for keeping promises; cgroups is the best of it
@@ -23,8 +23,9 @@ if TYPE_CHECKING:
     from headwater.rate.asking import Answer, Holder, Room, room
     from headwater.rate.client import Client, board
     from headwater.rate.estimate import Nearest, cores, invocations, nearest, tick_of
-    from headwater.rate.lane import PromisedLanes, PromisedRun, start
+    from headwater.rate.lane import PromisedLanes, PromisedRun
     from headwater.rate.profiler import demanding
+    from headwater.rate.starting import start
 
 __all__ = [
     "Answer",
@@ -49,8 +50,9 @@ _FROM = {
     **dict.fromkeys(("Answer", "Holder", "Room", "room"), "asking"),
     **dict.fromkeys(("Client", "board"), "client"),
     **dict.fromkeys(("Nearest", "cores", "invocations", "nearest", "tick_of"), "estimate"),
-    **dict.fromkeys(("PromisedLanes", "PromisedRun", "start"), "lane"),
+    **dict.fromkeys(("PromisedLanes", "PromisedRun"), "lane"),
     "demanding": "profiler",
+    "start": "starting",
 }
 
 

@@ -11,7 +11,8 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from headwater.flow.contract import Contract
+from headwater.flow.contract import Contract, rate_written
+from headwater.flow.duration import written
 from headwater.flow.profile import Demand, StepDemand
 from headwater.metrics import Sample
 from headwater.rate.ledger import LANE
@@ -104,6 +105,24 @@ class Nearest:
 
     rate_hz: float | None  #: with the same latency
     latency_s: float | None  #: with the same rate
+
+    def __str__(self) -> str:
+        parts = []
+        if self.rate_hz:
+            parts.append(rate_written(_two_digits(self.rate_hz)))
+        if self.latency_s is not None:
+            parts.append(f"the same rate within {written(math.ceil(self.latency_s * 1e3) * 1000)}")
+        return f"what would fit: {' or '.join(parts)}" if parts else "no rate would fit"
+
+
+def _two_digits(value: float) -> float:
+    """Round down to two digits: what is offered must fit.
+
+    >>> _two_digits(12_990)
+    12000.0
+    """
+    unit = 10.0 ** (math.floor(math.log10(value)) - 1)
+    return math.floor(value / unit) * unit
 
 
 def nearest(demand: Demand, contract: Contract, room: float, lanes: int = 1) -> Nearest:

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 import threading
 from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any, Self
 
 from headwater.clock import now_ns
 from headwater.data.batch import CREATED
 from headwater.data.column import Array
 from headwater.data.jit import answering_at_once
-from headwater.engine.dead import keeping
 from headwater.engine.lanes import LaneRun, LanesRun
 from headwater.engine.lanes.inlet import Inlet
 from headwater.engine.lanes.lane import Keeping
@@ -22,20 +21,16 @@ from headwater.engine.lanes.layout import laid_out
 from headwater.engine.options import Options
 from headwater.engine.run import EngineRun
 from headwater.engine.workers import WorkerPool
-from headwater.errors import RateError, RunError
+from headwater.errors import RunError
 from headwater.flow.contract import Contract
 from headwater.flow.endpoints import Reader, Source, tells_time
 from headwater.flow.flow import Flow
-from headwater.flow.profile import Profile
 from headwater.metrics import Report
 from headwater.operators.counters import Latencies
 from headwater.rate import born
-from headwater.rate.admission import TRIAL_S, admit, lane_options, resumed
-from headwater.rate.ahead import Ahead
 from headwater.rate.client import Client
+from headwater.rate.estimate import tick_of
 from headwater.rate.gate import Gate
-from headwater.rate.grade import run_as_usual, run_in_real_time
-from headwater.rate.messages import End
 from headwater.rate.reservation import Reservation
 from headwater.rate.watch import Watch
 from headwater.rate.windows import Windows
@@ -46,7 +41,7 @@ log = logging.getLogger(__name__)
 class PromisedRun(WorkerPool):
     """A run whose promise was admitted; its report has the windows kept and broken under `promise`."""
 
-    def __init__(self, flow: Flow, options: Options, admitted: Reservation, client: Client) -> None:
+    def __init__(self, flow: Flow, options: Options, admitted: Reservation, client: Client | None) -> None:
         self.admitted = admitted
         self._guard = Watch(admitted, client)
         super().__init__(flow, options)
@@ -86,7 +81,7 @@ class PromisedLanes(LanesRun):
 
     shares = False  # one lane reads all, and counts what comes
 
-    def __init__(self, flow: Flow, options: Options, admitted: Reservation, client: Client) -> None:
+    def __init__(self, flow: Flow, options: Options, admitted: Reservation, client: Client | None) -> None:
         self.admitted = admitted
         self._guard = Watch(admitted, client)
         super().__init__(laid_out(flow), admitted.lanes, options)
@@ -125,7 +120,8 @@ class PromisedLanes(LanesRun):
             raise
 
     def _starts_again(self) -> bool:
-        return bool(self._lost) and born.kept is not None and bool(born.kept.pid)
+        kept = born.kept is not None and bool(born.kept.pid) and not self._guard.is_trial
+        return bool(self._lost) and kept
 
     def _extra(self) -> dict[str, Any]:
         return {**super()._extra(), "promise": self.promise()}
@@ -176,59 +172,22 @@ class _Watched(Latencies):
         super().arrived(stamps)
 
 
-def start(
-    flow: Flow,
-    contract: Contract | None = None,
-    *,
-    profile: Profile | None = None,
-    best_effort: bool = False,
-    realtime: bool = False,
-    trial_s: float = TRIAL_S,
-    client: Client | None = None,
-    ahead: Ahead | None = None,
-    dead: str | Path | None = None,
-    **options: Any,
-) -> PromisedRun | PromisedLanes:
-    """Have a flow's promise admitted, and start it in this process, which from then on is its lane, or the first of them.
+def begin(flow: Flow, held: Reservation, line: Client | None, **options: Any) -> PromisedRun | PromisedLanes:
+    """Start a flow in the lanes that cores are held for; `line` is to who holds them, None for a trial.
 
-    RateError says why it cannot be, and what would fit. `options` are those of the engine, but for what makes a lane;
-    with `dead`, dead letters are kept in this folder. What was asked for `ahead` is not asked for again.
+    `options` are those of the engine, but for what makes a lane.
     """
-    asked = contract or flow.promised
-    if asked is None:
-        raise RateError(f"flow {flow.name!r} has no contract; give it one: flow.contract('20 000/s', '50 ms')")
-    line = client or (Client() if ahead is None else ahead.client)
-    admitted = resumed(line) or (None if ahead is None else ahead.taken(asked))
-    if admitted is None:
-        admitted = admit(flow, asked, line, profile=profile, best_effort=best_effort, trial_s=trial_s)
-    try:
-        if realtime:
-            _in_real_time(flow, admitted.cores)
-        kept = flow if dead is None else keeping(flow, dead)
-        made = PromisedRun if admitted.lanes == 1 else PromisedLanes
-        chosen = Options(**{**options, **lane_options(asked), "seconds": _left(options.get("seconds"), admitted)})
-        with answering_at_once():
-            running = made(kept, chosen, admitted, line).start()
-        if realtime:
-            run_as_usual()  # its threads have it from here, and nothing else should
-        return running
-    except BaseException:
-        line.say(End(admitted.id))
-        raise
+    made = PromisedRun if held.lanes == 1 else PromisedLanes
+    with answering_at_once():
+        return made(flow, Options(**{**options, **lane_options(held.contract)}), held, line).start()
 
 
-def _left(seconds: float | None, admitted: Reservation) -> float | None:
-    """Return for how long to read, of the time that was asked for before a lane died."""
-    if seconds is None or admitted.before is None:
-        return seconds
-    return max(0.001, seconds - admitted.before.kept - admitted.before.broken - admitted.silent_s)
-
-
-def _in_real_time(flow: Flow, cores: float) -> None:
-    try:
-        run_in_real_time(cores)
-    except OSError as error:
-        raise RateError(
-            f"flow {flow.name!r} cannot run in real time ({error}): that needs root or CAP_SYS_NICE (a container's "
-            "--cap-add SYS_NICE) and, where groups share real time out, some of it left (cpu.rt_runtime_us)"
-        ) from None
+def lane_options(contract: Contract) -> dict[str, Any]:
+    """Return how a lane runs: one worker that takes all that waits, and sources that let records gather for a tick."""
+    tick_s = tick_of(contract)
+    return {
+        "workers": 1,
+        "take": "all",
+        "linger": f"{tick_s * 1e3:.3f} ms",
+        "chunk": max(256, math.ceil(2 * contract.rate_hz * tick_s)),
+    }

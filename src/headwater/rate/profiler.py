@@ -1,7 +1,8 @@
 """Measures what a promise needs: Storm-RTS's figures, and what each step costs when it runs cold, once a tick.
 
 A loop that never rests finds code and data in the cache and predicts 5 to 56 % of what the engine really uses. So the
-chain runs batch by batch and sleeps to each tick, timed by the thread's processor clock.
+chain runs batch by batch and sleeps to each tick, timed by the thread's processor clock. A machine is now faster and now
+slower for a second or two, by a third: what is compared is measured by turns, so that all of it has its share of either.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import dataclasses
 import math
 import time
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -29,7 +30,9 @@ RECORDS = 3_000
 POINT_S = 1.0
 """How long the chain ticks at each of its batch sizes."""
 
-_SIZES = (1.0, 3.0)  #: ticks' worth of records, each a point of the line that gives the cost per record and per tick
+_MANY = 3  #: ticks' worth of records of the second point of the line that gives the cost per record and per tick
+_TURNS = 5  #: in which each point is measured; the first warms up
+_FEWEST = 3  #: ticks of a turn, of which the first finds the caches as another point has left them
 _EFFICIENT = 0.7  #: the share of an invocation's time that goes to its records, by which Storm-RTS chooses batches
 _SLOWER = 1.2  #: how much longer an invocation may take by getting fewer cores, by which it chooses those
 _LARGEST_BATCH = 1_000  #: what a source hands over at once while it is sampled: no invocation can be measured with more
@@ -47,13 +50,21 @@ def demanding(flow: Flow, contract: Contract, *, records: int = RECORDS, point_s
     batches = _batches(flow, samples)
     papers = _invoked(flow, samples, batches)
     tick_s, tried_hz = tick_of(contract), min(contract.rate_hz, _BEYOND * _fullest_hz(scales, usual))
-    lines = _cold(flow, samples, tried_hz, tick_s, point_s)
+    other_s = max((WARM_S, LONGEST_S), key=lambda each: abs(math.log(each / tick_s)))
+    few, many, elsewhere = (
+        Point(flow, samples, max(1, round(times * tried_hz * each_s / len(samples))), each_s)
+        for times, each_s in ((1, tick_s), (_MANY, tick_s), (1, other_s))
+    )
+    tick_by_turns((few, many, elsewhere), point_s)
+    lines = {
+        name: _line([each.mean(name) for each in (few, many) if name in each.spent]) for name in few.spent | many.spent
+    }
     steps = {
         name: StepDemand(scale, batches.get(name, 1), *_limits(papers.get(name, [])), *lines.get(name, (0.0, 0.0)))
         for name, scale in scales.items()
     }
     demand = Demand(tried_hz, tick_s, engine_per_tick(tick_s, point_s), steps)
-    cooling = _cooling(flow, samples, demand, point_s)
+    cooling = _cooling(demand, elsewhere, engine_per_tick(other_s, point_s))
     return dataclasses.replace(usual, demand=dataclasses.replace(demand, rate_hz=contract.rate_hz, cooling=cooling))
 
 
@@ -130,68 +141,78 @@ def _limits(activations: list[TimedActivation]) -> tuple[float, float]:
     return computing / (computing + _SLOWER - 1), _SLOWER * (cpu_s + waits_s)
 
 
-def _cold(
-    flow: Flow, samples: Samples, rate_hz: float, tick_s: float, point_s: float
-) -> dict[str, tuple[float, float]]:
-    """Return, by step, processor seconds per record and per tick."""
-    per_tick = rate_hz * tick_s / len(samples)
-    points = [_ticked(flow, samples, max(1, round(size * per_tick)), tick_s, point_s) for size in _SIZES]
-    names = {name for point in points for name in point}
-    return {name: _line([point[name] for point in points if name in point]) for name in names}
+class Point:
+    """A flow that runs so many records of each source at every tick, some ticks at a time."""
+
+    def __init__(self, flow: Flow, samples: Samples, count: int, tick_s: float) -> None:
+        self.count, self.tick_s = count, tick_s
+        self.spent: dict[str, list[tuple[int, float]]] = defaultdict(list)  #: by step, records and processor seconds
+        self._flow, self._began, self._counted = flow, False, 0
+        self._feeds = {source: Feed(flow, source, samples) for source in samples}
+        self._chain = Chain(flow)
+
+    def tick(self, ticks: int, *, warm: bool) -> None:
+        """Run so many ticks; one that warms up is not counted, nor is the first."""
+        due_s = time.monotonic()
+        for tick in range(ticks):
+            for source, feed in self._feeds.items():
+                batch, read, again = feed.take(self.count)
+                if again and self._began:
+                    self._chain.close()
+                    self._chain = Chain(self._flow)  # event time would go back
+                self._chain.activations.clear()
+                self._chain.push(source, batch)
+                if tick and not warm:
+                    self._note(source, read)
+            self._began = True
+            self._counted += bool(tick and not warm)
+            due_s = max(due_s + self.tick_s, time.monotonic())
+            time.sleep(max(0.0, due_s - time.monotonic()))
+
+    def _note(self, source: str, read: TimedActivation) -> None:
+        self.spent[source].append((read.records, read.cpu_s))
+        for name, activations in self._chain.activations.items():
+            self.spent[name].append(
+                (sum(each.records for each in activations), sum(each.cpu_s for each in activations))
+            )
+
+    def mean(self, step: str) -> tuple[float, float]:
+        """Return mean records and seconds of a tick; the few dearest count as the dearest of the others do."""
+        activations = self.spent[step]
+        cpu_s = np.array([each for _, each in activations])
+        cpu_s = np.minimum(cpu_s, np.percentile(cpu_s, 97))
+        return sum(records for records, _ in activations) / self._counted, float(cpu_s.sum()) / self._counted
+
+    def close(self) -> None:
+        """Close the flow's steps and sources."""
+        self._chain.close()
+        for feed in self._feeds.values():
+            feed.close()
 
 
-def _cooling(flow: Flow, samples: Samples, demand: Demand, point_s: float) -> float:
+def tick_by_turns(points: Sequence[Point], seconds: float) -> None:
+    """Have each of some points tick for so many seconds, all by turns."""
+    for turn in range(_TURNS):
+        for point in points:
+            point.tick(max(_FEWEST, round(seconds / point.tick_s / _TURNS)), warm=not turn)
+    for point in points:
+        point.close()
+
+
+def _cooling(demand: Demand, there: Point, engine_s: float) -> float:
     """Return how what a tick costs changes with its length, by a look at another one: the power of the length.
 
     A promise at another latency than that of the profile would else be reserved too much for, or too little.
     """
-    other_s = max((WARM_S, LONGEST_S), key=lambda each: abs(math.log(each / demand.tick_s)))
-    count = max(1, round(demand.rate_hz * other_s / len(samples)))
-    point = _ticked(flow, samples, count, other_s, point_s)
+    means = {name: there.mean(name) for name in there.spent}
     records_s = sum(
-        records * demand.steps[name].record_s for name, (records, _) in point.items() if name in demand.steps
+        records * demand.steps[name].record_s for name, (records, _) in means.items() if name in demand.steps
     )
-    there_s = sum(spent_s for _, spent_s in point.values()) - records_s + engine_per_tick(other_s, point_s)
+    there_s = sum(spent_s for _, spent_s in means.values()) - records_s + engine_s
     here_s = sum(step.tick_s for step in demand.steps.values()) + demand.engine_s
     if there_s <= 0 or here_s <= 0:
         return 0.0
-    return min(1.0, max(0.0, math.log(there_s / here_s) / math.log(other_s / demand.tick_s)))
-
-
-def _ticked(flow: Flow, samples: Samples, count: int, tick_s: float, seconds: float) -> dict[str, tuple[float, float]]:
-    """Run so many records of each source at every tick; return the mean records and processor seconds of a tick."""
-    feeds = {source: Feed(flow, source, samples) for source in samples}
-    chain = Chain(flow)
-    spent: dict[str, list[tuple[int, float]]] = defaultdict(list)
-    due_s = time.monotonic()
-    ticks = max(10, round(seconds / tick_s))
-    for tick in range(ticks):
-        for source, feed in feeds.items():
-            batch, read, again = feed.take(count)
-            if again and tick:
-                chain.close()
-                chain = Chain(flow)  # event time would go back
-            chain.activations.clear()
-            chain.push(source, batch)
-            if tick >= ticks // 5:
-                spent[source].append((read.records, read.cpu_s))
-                for name, activations in chain.activations.items():
-                    spent[name].append(
-                        (sum(each.records for each in activations), sum(each.cpu_s for each in activations))
-                    )
-        due_s = max(due_s + tick_s, time.monotonic())
-        time.sleep(max(0.0, due_s - time.monotonic()))
-    chain.close()
-    for feed in feeds.values():
-        feed.close()
-    return {name: _mean(each, (ticks - ticks // 5)) for name, each in spent.items()}
-
-
-def _mean(activations: list[tuple[int, float]], ticks: int) -> tuple[float, float]:
-    """Return mean records and seconds of a tick; the few dearest count as the dearest of the others do."""
-    cpu_s = np.array([each for _, each in activations])
-    cpu_s = np.minimum(cpu_s, np.percentile(cpu_s, 97))
-    return sum(records for records, _ in activations) / ticks, float(cpu_s.sum()) / ticks
+    return min(1.0, max(0.0, math.log(there_s / here_s) / math.log(there.tick_s / demand.tick_s)))
 
 
 def _line(points: list[tuple[float, float]]) -> tuple[float, float]:

@@ -46,7 +46,7 @@ _NEEDED = (
     "headwater.engine.lanes.checkpoint",
     "headwater.io",
     "headwater.io.moved",
-    "headwater.rate.lane",
+    "headwater.rate.starting",
     "rich.console",
     "rich.live",
     "rich.table",

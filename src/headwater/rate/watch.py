@@ -41,9 +41,9 @@ class WatchedRun(Protocol):
 
 
 class Watch:
-    """The windows of a promise, its bucket, and the line to the supervisor."""
+    """The windows of a promise, its bucket, and the line to the supervisor, to which a trial says nothing."""
 
-    def __init__(self, admitted: Reservation, client: Client, gathers_s: float | None = None) -> None:
+    def __init__(self, admitted: Reservation, client: Client | None, gathers_s: float | None = None) -> None:
         """`gathers_s` is for how long records gather before they are read, a tick unless said."""
         self.admitted, self._client, self._id = admitted, client, admitted.id
         contract = admitted.contract
@@ -76,8 +76,15 @@ class Watch:
             self.let_go()
         return report
 
+    @property
+    def is_trial(self) -> bool:
+        """Whether the promise is only tried: what is held for it is held on."""
+        return self._client is None
+
     def let_go(self) -> None:
         """Let go what was reserved."""
+        if self._client is None:
+            return
         try:
             self._client.say(End(self._id))
         except RateError as error:  # whoever comes next finds that this process is gone
@@ -111,7 +118,8 @@ class Watch:
                 second, before = reached, now
             if due or is_above != above:
                 above = is_above
-                self._tell(run, above)
+                if self._client is not None:
+                    self._tell(run, self._client, above)
 
     def _reading(self, run: WatchedRun) -> _Counted:
         now, pids = run.sample(), run.processes()
@@ -126,23 +134,23 @@ class Watch:
             {name: step.busy_ns / 1e9 for name, step in now.steps.items()},
         )
 
-    def _tell(self, run: WatchedRun, above: bool) -> None:
+    def _tell(self, run: WatchedRun, client: Client, above: bool) -> None:
         verdict = self.windows.verdict()
         broken = verdict.windows - verdict.kept
         try:
             said = Tell(self._id, self._used[1], verdict.kept, broken, above, dict(verdict.causes), verdict.close)
-            reply = self._client.say(said)
+            reply = client.say(said)
             if isinstance(reply, Noted) and not reply.known:
-                self._ask_again(run)
+                self._ask_again(run, client)
             self._complaint = ""
         except RateError as error:
             if str(error) != self._complaint:  # and not every second
                 log.warning("%s; flow %s goes on, and tells it when it does", error, run.flow.name)
             self._complaint = str(error)
 
-    def _ask_again(self, run: WatchedRun) -> None:
+    def _ask_again(self, run: WatchedRun, client: Client) -> None:
         """Ask a supervisor that lost its book to hold what was held."""
-        reply = self._client.say(self.admitted.ask(run.flow.name, best_effort=True))
+        reply = client.say(self.admitted.ask(run.flow.name, best_effort=True))
         if isinstance(reply, Granted):
             self._id = reply.id
         else:

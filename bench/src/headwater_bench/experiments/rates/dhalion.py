@@ -30,6 +30,7 @@ from headwater_bench.experiments.rates.loads import INSTANCES, Judge, Offered, f
 from headwater_bench.experiments.rates.quota import Containers
 
 _MOST = 8  #: instances of one step
+_NOISE = 0.02  #: the share of the time that sources were held, up to which that is no symptom, as in Heron
 _GROWS_S = 0.05  #: a queue that grows by more than so many seconds' worth of input in an interval is a symptom
 _IDLE = 0.05  #: the utilisation below which a step has more instances than it needs
 _HELPED = 0.9  #: of the backpressure that was there before, below which an action has helped
@@ -127,7 +128,7 @@ class Dhalion:
         came = max(1, now.records_in - before.records_in)
         symptom = max(held, min(0.999, grown[worst] / came)) if grown[worst] > 0 else held
         self._judge_last(symptom)
-        if held > 0 or grown[worst] / came > _GROWS_S:
+        if held > _NOISE or grown[worst] / came > _GROWS_S:
             able = [name for name in self.instances if name in now.steps and name not in self._fixed]
             slow = max(able, key=lambda name: now.steps[name].left)
             return self._up(slow, symptom)

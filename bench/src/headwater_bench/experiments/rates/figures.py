@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from headwater_bench.experiments.plots import decades, figure
+from headwater_bench.experiments.rates import burst
 from headwater_bench.experiments.rows import write_rows
 
 #: one look for each system in all pictures, ours first
@@ -60,7 +61,7 @@ def write(answer: dict[str, Any], output: Path) -> None:
 def _cases(name: str, part: dict[str, Any]) -> dict[str, Sequence[Mapping[str, Any]]]:
     """Return what is written of a part, by the names of the files."""
     if name == "burst":
-        return {name: [row for system, found in _dicts(part).items() for row in _seconds(system, found)]}
+        return {file: _by_second(each) for file, each in _bursts(part).items()}
     if name in ("hostile", "cost"):
         return {name: [{name: key, **row} for key, row in _dicts(part).items()]}
     if name == "cores":
@@ -69,11 +70,17 @@ def _cases(name: str, part: dict[str, Any]) -> dict[str, Sequence[Mapping[str, A
     return {name: part["cases"]}
 
 
-def _seconds(system: str, found: dict[str, Any]) -> list[dict[str, Any]]:
-    series = zip(found["due"], found["arrived"], found["worst_ms"], strict=True)
+def _bursts(part: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return both bursts of the part, from the paper's rate and at this machine's scale, by the names of their files."""
+    found = {"burst": part, f"burst_{burst.AT_SCALE}": part.get(burst.AT_SCALE)}
+    return {name: each for name, each in found.items() if each is not None}
+
+
+def _by_second(part: dict[str, Any]) -> list[dict[str, Any]]:
     return [
         {"system": system, "second": at, "due": due, "arrived": came, "worst_ms": worst}
-        for at, (due, came, worst) in enumerate(series)
+        for system, found in burst.systems(part).items()
+        for at, (due, came, worst) in enumerate(zip(found["due"], found["arrived"], found["worst_ms"], strict=True))
     ]
 
 
@@ -117,29 +124,38 @@ def _admission(part: dict[str, Any], path: Path) -> None:
 
 
 def _burst(part: dict[str, Any], path: Path) -> None:
+    for name, each in _bursts(part).items():
+        _doubled(each, path.with_stem(name))
+
+
+def _doubled(part: dict[str, Any], path: Path) -> None:
     fig, axes = figure(2, 1, 10, 7.4)
     above, below = axes[0][0], axes[1][0]
-    systems = _dicts(part)
-    due = next(iter(systems.values()))["due"] if systems else []
+    systems = burst.systems(part)
+    due: list[float] = []
     for system, found in systems.items():
-        seconds = [at + 0.5 for at in range(len(found["arrived"]))]
-        label = f"{_NAMES[system]}: {found['kept']:.0%} of {found['windows']} windows kept"
-        above.plot(seconds, [each / 1e3 for each in found["arrived"]], label=label, **_LOOKS[system])
+        first_hz = found["base_hz"]  # not of all the same: who could not do it has a part of it
+        due = [each / first_hz for each in found["due"]]
+        seconds = [at + 0.5 for at in range(len(due))]
+        label = f"{_NAMES[system]}, from {first_hz:,.0f}/s: {found['kept']:.0%} of {found['windows']} windows kept"
+        above.plot(seconds, [each / first_hz for each in found["arrived"]], label=label, **_LOOKS[system])
         below.plot(seconds, [max(each, 0.1) for each in found["worst_ms"]], **_LOOKS[system])
-        for number, event in enumerate(each for each in found.get("scaled", ()) if each.get("at_s", -1) >= 0):
+        for number, event in enumerate(
+            each for each in found.get("scaled", ()) if 0 <= each.get("at_s", -1) < len(due)
+        ):
             said = f"{_NAMES[system]} restarts to scale" if not number else None
             above.axvline(event["at_s"], color=_LOOKS[system]["color"], linestyle=":", linewidth=1.2, label=said)
-    above.plot([at + 0.5 for at in range(len(due))], [each / 1e3 for each in due], label="offered", **_GOAL)
-    peak = [at for at, each in enumerate(due) if each > 1.5 * min(due)]
+    above.plot([at + 0.5 for at in range(len(due))], due, label="offered", **_GOAL)
+    peak = [at for at, each in enumerate(due) if each > 1.5]
     for axis in (above, below):
         if peak:
             axis.axvspan(peak[0], peak[-1] + 1, color="#d62728", alpha=0.06)
         axis.set_xlim(0, max(1, len(due)))
-    above.set(ylabel="PRED, thousand messages/s that came out", ylim=(0, None))
+    above.set(ylabel="PRED, messages that came out,\nover those of the first rate", ylim=(0, None))
     below.set(xlabel="seconds (shaded: the burst)", ylabel="worst latency of the second, ms", yscale="log")
     _goal(below, 50, "promised: 50 ms")
     above.legend(fontsize=8, loc="lower right")
-    _say(fig, "PRED, its rate doubled for a while", part["paper"], path)
+    _say(fig, f"PRED, {part['base_hz']:,.0f}/s doubled for a while", part["paper"], path)
 
 
 def _hostile(part: dict[str, Any], path: Path) -> None:

@@ -21,12 +21,12 @@ import msgspec
 
 from headwater.clock import now_ns
 from headwater.errors import RateError, RunError
-from headwater.rate.admission import TRIAL_S
 from headwater.rate.born import Kept
 from headwater.rate.client import connected
 from headwater.rate.forks import forked
 from headwater.rate.grade import grade_here
 from headwater.rate.peer import peer
+from headwater.rate.trial import TRIAL_S
 from headwater_bench.experiments.rates import quota
 
 SYSTEMS = ("promised", "unprotected", "longest_queue", "threads", "dhalion", "serverless")

@@ -16,10 +16,10 @@ from headwater.errors import RateError, RunError
 from headwater.flow import Flow
 from headwater.flow.contract import Contract
 from headwater.flow.profile import Profile
-from headwater.rate.admission import lane_options
 from headwater.rate.client import Client
 from headwater.rate.estimate import cores, tick_of
 from headwater.rate.grade import grade_here
+from headwater.rate.lane import lane_options
 from headwater.rate.ledger import Reservation
 from headwater.rate.messages import Ask
 from headwater_bench.experiments.rates.lap import Lap, forced_group
