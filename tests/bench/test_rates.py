@@ -13,7 +13,7 @@ from headwater.clock import now_ns
 from headwater.data.batch import Batch, stamped
 from headwater.data.schema import Schema
 from headwater.flow.profile import Demand, Profile, StepDemand, StepProfile
-from headwater.rate import process
+from headwater.rate import cgroups, process
 from headwater_bench.cli.bench import app
 from headwater_bench.experiments.rates import (
     admission,
@@ -257,7 +257,7 @@ def test_a_burst_is_shown_at_the_paper_s_rates_and_at_those_that_fill_a_lane(mon
         return [{**row, "rate_kept": 1.0, "p99_ms": 9.0, "used_cores": 0.1}]
 
     monkeypatch.setattr(burst, "together", lambda each, at: lap(each[0], at))
-    monkeypatch.setattr(burst.cgroups, "find", lambda: object())
+    monkeypatch.setattr(cgroups, "find", lambda: object())
     found = burst.measure(False, {"pred": str(tmp_path / "pred.json")}, tmp_path)
     names = [name.replace(" ", "_") for name in burst.SYSTEMS]
     assert list(burst.systems(found)) == names

@@ -115,7 +115,7 @@ def test_a_parquet_file_goes_on_when_there_is_room_again(disk):
     batches = [Batch.of({"n": list(range(start, start + 40_000))}, SCHEMA) for start in range(0, 240_000, 40_000)]
     writer = io.Parquet(path).open(SCHEMA)
     for number, batch in enumerate(batches):
-        disk.full = number == 3  # where the second row group would be written
+        disk.full = number == 4  # where the second row group would be written
         if disk.full:
             for _ in range(3):
                 with pytest.raises(NoRoomError, match="the disk is full"):

@@ -13,7 +13,7 @@ from typer.core import TyperCommand, TyperGroup
 from headwater.errors import RunError
 
 #: what a command line that cannot be read raises: Click's, which Typer has in its own packages or beside it
-UsageError = typer.BadParameter.__mro__[1]
+UsageError: type[Any] = typer.BadParameter.__mro__[1]
 
 #: how all commands are shown, those of other packages too
 LOOK: dict[str, Any] = {

@@ -55,8 +55,7 @@ def _module_at(path: Path, text: bytes | None = None) -> ModuleType:
             f"{str(path)!r} is no Python file, and flows are written in Python; name a file that ends in .py"
         )
     module = importlib.util.module_from_spec(spec)
-    # the flow's own neighbours can be imported, as when Python runs the file
-    sys.path.insert(0, str(path.parent.resolve()))
+    _let_import_from(path.parent.resolve())
     sys.modules[name] = module
     try:
         if text is None:
@@ -71,6 +70,15 @@ def _module_at(path: Path, text: bytes | None = None) -> ModuleType:
     return module
 
 
+def _let_import_from(folder: Path) -> None:
+    """Let a flow's own neighbours be imported, before what is installed, and behind Python's own modules.
+
+    Not before those, as when Python runs a file: a flow in `queue.py` would be what everybody else imports as `queue`.
+    """
+    installed = (at for at, place in enumerate(sys.path) if Path(place).name in ("site-packages", "dist-packages"))
+    sys.path.insert(next(installed, len(sys.path)), str(folder))
+
+
 def _line_in(path: Path, error: BaseException) -> str:
     """Return file:line of the user's own line that raised."""
     frames = traceback.extract_tb(error.__traceback__)
@@ -81,7 +89,7 @@ def _line_in(path: Path, error: BaseException) -> str:
 
 
 def _module_named(name: str) -> ModuleType:
-    sys.path.insert(0, str(Path.cwd()))
+    _let_import_from(Path.cwd())
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:

@@ -104,7 +104,7 @@ def guessed_type(values: Sequence[Any]) -> Type:
     return "any" if given else "text"
 
 
-def checked_rows(rows: Sequence[Mapping[str, Any]], schema: Schema, reject: Reject) -> Batch:
+def checked_rows(rows: Sequence[Any], schema: Schema, reject: Reject) -> Batch:
     """Make a batch of the records that fit the schema, and reject the others one by one."""
     try:
         return Batch.of_rows(rows, schema)
