@@ -22,8 +22,7 @@ def test_what_is_the_same_but_for_when_it_came_is_equal(tmp_path):
     assert compared(moved, other, 5) == (0, 0, True)
     assert waits_s(moved) == [(float(n), 0.25) for n in range(5)]
     assert longest_s([(1.0, 0.2), (2.0, 0.9), (3.0, 0.1)], (0.5, 1.5)) == 0.2
-    assert usual_s([(1.0, 9.0), (2.0, 0.1), (3.0, 0.2), (4.0, 0.3)], [(0.5, 1.5)]) == 0.2
-    assert usual_s([(1.0, 9.0)], [(0.5, 1.5)]) == 9.0
+    assert usual_s([(1.0, 9.0), (2.0, 0.1), (3.0, 0.2), (4.0, 0.3)], (2.0, 4.0)) == 0.2
 
 
 def test_what_is_missing_or_twice_or_has_another_state_is_told(tmp_path):

@@ -28,6 +28,8 @@ from headwater_bench.moves.verdict import compared, different, longest_s, usual_
 
 _RATE = 2000  #: records/s
 _EVERY = "50 ms"  #: between checkpoints: what a record waits at each bridge
+_CATCH_UP_S = 3.0  #: with what fell due before all sites ran
+_CALM_S = 2.0  #: before the first move, in which records take as long as usual
 _PAUSE_S = 1.0  #: after a move, at most
 _AROUND_S = 0.5  #: of records that fell due shortly before or after a move
 _TRIP, _TRIP_AT = (
@@ -51,6 +53,9 @@ def run(
         farm = Farm(folder, _RATE, _EVERY, spark=has_spark)
         try:
             farm.wait(farm.settled, "a flow that runs")
+            time.sleep(_CATCH_UP_S)
+            calm_between = time.time(), time.time() + _CALM_S
+            time.sleep(_CALM_S)
             uncut = farm.why_uncut()
             possible = [fault for fault in FAULTS if not (uncut and fault in LINK_FAULTS)]
             faults = cycle(chance.sample(possible, len(possible)))  # so that each kind comes as often as any other
@@ -70,7 +75,7 @@ def run(
         told = different(folder / "moved", folder / "undisturbed")
         if told and output is not None:
             _keep(folder, output)
-    usual = usual_s(waits, [row["between"] for row in rows])
+    usual = usual_s(waits, calm_between)
     for row in rows:
         between = row.pop("between")
         row["gap_ms"] = round(1000 * max(0.0, longest_s(waits, between) - usual), 1)

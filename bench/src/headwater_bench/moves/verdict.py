@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
+import statistics
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
-
-import numpy as np
 
 
 class Verdict(NamedTuple):
@@ -53,13 +52,9 @@ def longest_s(waits: Iterable[tuple[float, float]], between: tuple[float, float]
     return max((wait for at_s, wait in waits if between[0] <= at_s <= between[1]), default=0.0)
 
 
-def usual_s(waits: Sequence[tuple[float, float]], moves: Sequence[tuple[float, float]]) -> float:
-    """Return how long the record in the middle took, of those that fell due while nothing was moved, if any did."""
-    at_s, wait_s = np.array(waits).T
-    calm = np.ones(len(at_s), bool)
-    for begin, end in moves:
-        calm &= (at_s < begin) | (at_s > end)
-    return float(np.median(wait_s[calm] if calm.any() else wait_s))
+def usual_s(waits: Iterable[tuple[float, float]], between: tuple[float, float]) -> float:
+    """Return how long the record in the middle took, of those that fell due between two moments."""
+    return statistics.median([wait for at_s, wait in waits if between[0] <= at_s <= between[1]] or [0.0])
 
 
 def _read(path: Path) -> list[dict[str, Any]]:
