@@ -221,6 +221,7 @@ def test_systems_that_adapt_are_given_the_time_and_the_settings_that_suit_them(m
         return [{**found, "rate_kept": 0.1, "used_cores": 1.0}]
 
     monkeypatch.setattr(scaling, "together", lambda each, at: lap(each[0], at))
+    monkeypatch.setattr(scaling, "of_full_lane", lambda flow, path: path)
     monkeypatch.setattr(scaling, "_promisable_hz", lambda profile, hz: hz)
     found = scaling.measure(False, {"etl": "", "pred": ""}, tmp_path)
     assert found["threads_saturate_at_hz"] == {"etl": 110_000, "pred": 110_000}
@@ -278,7 +279,7 @@ def test_a_part_whose_promise_is_refused_says_so_and_the_others_go_on(monkeypatc
     def refused(quick, profiles, home):
         raise RefusedError("flow 'etl' cannot be promised that")
 
-    monkeypatch.setattr(sitting, "_profiles", lambda folder, point_s: {})
+    monkeypatch.setattr(sitting, "of_mix", lambda mix, folder, point_s: {})
     monkeypatch.setattr(isolation, "measure", refused)
     monkeypatch.setattr(hostile, "measure", lambda quick, profiles, home: {"kept": 1.0})
     answer = sitting.run(True, None, ["isolation", "hostile"])

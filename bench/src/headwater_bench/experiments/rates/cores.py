@@ -18,6 +18,7 @@ from headwater.rate.ledger import LANE, Ledger
 from headwater.sim.promises import Offer, play
 from headwater_bench.experiments.rates import two
 from headwater_bench.experiments.rates.lap import BOUND_S
+from headwater_bench.experiments.rates.profiles import of_full_lane
 from headwater_bench.experiments.rows import text_table
 
 CORES = (4, 8, 16, 32, 80)
@@ -126,7 +127,8 @@ def _mean(values: list[float]) -> float:
 
 def _two_lanes(quick: bool, profiles: dict[str, str], home: Path) -> dict[str, Any]:
     """Run promised flows in one lane and in two for real."""
-    return two.measure(list(profiles), *((2.0, 1) if quick else (4.0, 3)), profiles, home)
+    full = {name: of_full_lane(name, path) for name, path in profiles.items()}
+    return two.measure(list(profiles), *((2.0, 1) if quick else (4.0, 3)), full, home)
 
 
 def lines(part: dict[str, Any]) -> list[str]:

@@ -18,12 +18,13 @@ from headwater.rate.estimate import nearest
 from headwater.rate.ledger import LANE
 from headwater_bench.experiments.rates.isolation import ADAPTS_S, SETTINGS
 from headwater_bench.experiments.rates.lap import BOUND_S, Lap, together
+from headwater_bench.experiments.rates.profiles import of_full_lane
 from headwater_bench.experiments.rows import text_table
 
 SYSTEMS = ("promised", "longest_queue", "threads", "dhalion", "serverless")
 LOADS = (1.0, 1.5, 2.0)
 CALM = 0.7
-"""The load at which latencies are compared."""
+"""The load at which latencies are compared: for a promise, or as much of it as one lane may be promised."""
 
 Settings = dict[str, float | str]
 PAPER = (
@@ -42,7 +43,7 @@ def measure(quick: bool, profiles: dict[str, str], home: Path) -> dict[str, Any]
     rows: list[dict[str, Any]] = []
     tops: dict[str, float] = {}
     for flow in ("pred",) if quick else ("etl", "pred"):
-        at = partial(_at, flow=flow, profiles=profiles, home=home)
+        at = partial(_at, flow=flow, profile=of_full_lane(flow, profiles[flow]), home=home)
         top_hz = tops[flow] = _saturation(partial(_keeps_up, at))
         for system in SYSTEMS[:3] if quick else SYSTEMS:
             rows += _at_loads(partial(at, system, top_hz), SETTINGS.get(system, [{}]), quick)
@@ -100,10 +101,12 @@ def _promisable_hz(profile: str, rate_hz: float) -> float:
 
 
 def _at(
-    system: str, top_hz: float, load: float, settings: Settings, *, flow: str, profiles: dict[str, str], home: Path
+    system: str, top_hz: float, load: float, settings: Settings, *, flow: str, profile: str, home: Path
 ) -> dict[str, Any]:
     rate_hz = load * top_hz
-    promised_hz = _promisable_hz(profiles[flow], rate_hz) if system == "promised" else rate_hz
+    promised_hz = _promisable_hz(profile, rate_hz) if system == "promised" else rate_hz
+    if load == CALM:
+        rate_hz = min(rate_hz, promised_hz)  # what is promised, of the capacity that one lane has: the latency of that
     lap = Lap(
         flow,
         system,
@@ -111,7 +114,7 @@ def _at(
         _SECONDS,
         warm_s=ADAPTS_S if settings else 1.0,
         promise_hz=promised_hz,
-        profile=profiles[flow],
+        profile=profile,
         trial_s=0.0,  # that is of the promised rate, and more comes
         settings=settings,
     )

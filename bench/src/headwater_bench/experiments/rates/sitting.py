@@ -10,12 +10,10 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from headwater.errors import RateError, RunError, listed, suggestion
-from headwater.flow.contract import Contract
-from headwater.rate import demanding
 from headwater.rate.grade import grade_here
 from headwater_bench.experiments.rates import admission, burst, cores, cost, figures, hostile, isolation, scaling
-from headwater_bench.experiments.rates.lap import BOUND_S, home
-from headwater_bench.experiments.rates.loads import Judge, Offered, flow_of
+from headwater_bench.experiments.rates.lap import home
+from headwater_bench.experiments.rates.profiles import of_mix
 from headwater_bench.experiments.trial import machine
 
 
@@ -55,7 +53,7 @@ def run(quick: bool, output: Path | None, only: Sequence[str] | None) -> dict[st
         "quick": quick,
     }
     with tempfile.TemporaryDirectory(prefix="headwater-profiles-") as folder, home() as at:
-        profiles = _profiles(Path(folder), 0.5 if quick else 1.0)
+        profiles = of_mix(isolation.MIX, Path(folder), 0.5 if quick else 1.0)
         for name in chosen:
             began_s = time.monotonic()
             try:
@@ -68,17 +66,6 @@ def run(quick: bool, output: Path | None, only: Sequence[str] | None) -> dict[st
         figures.write(answer, output)
         (output / "rates.txt").write_text(table(answer) + "\n")
     return answer
-
-
-def _profiles(folder: Path, point_s: float) -> dict[str, str]:
-    """Measure what each flow needs, once for the whole sitting."""
-    paths = {}
-    for name, rate_hz in isolation.MIX.items():
-        contract = Contract(rate_hz, BOUND_S)
-        flow = flow_of(name, Offered([(0.0, rate_hz)]), Judge())
-        demanding(flow, contract, point_s=point_s).write(folder / f"{name}.json")
-        paths[name] = str(folder / f"{name}.json")
-    return paths
 
 
 def table(answer: dict[str, Any]) -> str:
