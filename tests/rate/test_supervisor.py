@@ -25,7 +25,7 @@ from headwater.rate import home as home_of
 from headwater.rate.cgroups import Groups
 from headwater.rate.client import Client, board, connected
 from headwater.rate.grade import Grade, share
-from headwater.rate.messages import Ask, Board, End, Found, Granted, Noted, Refused, Resume, Settle, Status, Tell
+from headwater.rate.messages import Ask, Board, End, Findings, Granted, Noted, Refused, Resume, Settle, Status, Tell
 from headwater.rate.supervisor import Supervisor, serve
 from supervisors import supervisor_pid
 
@@ -349,7 +349,7 @@ def gone(child):
     child.communicate()
 
 
-FOUND = Found(demand(0.5).demand, 0.5, 0.4)
+FOUND = Findings(demand(0.5).demand, 0.5, 0.4)
 
 
 def test_the_cores_of_a_lane_that_died_are_held_for_the_next_one_of_its_keeper(supervisor, tmp_path, sleeping):
