@@ -18,7 +18,7 @@ from promising import until
 from typer.testing import CliRunner
 
 from headwater import Contract
-from headwater.cli import app
+from headwater.cli import add_commands, app
 from headwater.cli.promise import give_way
 from headwater.errors import RateError
 from headwater.rate import home as home_of
@@ -105,6 +105,8 @@ def test_others_may_look_but_not_ask_unless_their_group_may(tmp_path):
 
 
 def test_doctor_tells_the_grade_that_the_supervisor_at_work_gives_and_what_would_give_a_better_one(monkeypatch):
+    add_commands()
+
     def told():
         found = CliRunner().invoke(app, ["doctor", "--quick", "--json"])
         return next(each for each in json.loads(found.stdout)["checks"] if each["name"] == "promised rates")
