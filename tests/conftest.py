@@ -43,11 +43,11 @@ LONG = {
 
 #: for every Java that a test starts, and that is gone before better code would pay: half the processor time of them all
 _SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-for name in ("SPARK_SUBMIT_OPTS", "SPARK_DAEMON_JAVA_OPTS"):
-    os.environ.setdefault(name, _SHORT_LIVED)
-
 #: to compile a plan takes longer than to run it over a test's few rows; in CI they are compiled, as they are for users
-_INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+_PLANS = {} if THOROUGH else {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+_OF_DRIVERS = " ".join((_SHORT_LIVED, *(f"-D{name}={value}" for name, value in _PLANS.items())))
+for name, options in (("SPARK_SUBMIT_OPTS", _OF_DRIVERS), ("SPARK_DAEMON_JAVA_OPTS", _SHORT_LIVED)):
+    os.environ.setdefault(name, options)
 
 load_profile()
 
@@ -135,6 +135,6 @@ def spark():
 
     asking = os.environ["PYTEST_CURRENT_TEST"].rpartition(" ")[0]  # and whether it is set up
     assert is_on_spark(asking), f"{asking} asks for Spark, and its name does not end with on_spark: see sharing_out"
-    running = session("local[2]", {} if THOROUGH else _INTERPRETED)
+    running = session("local[2]", _PLANS)
     yield running
     running.stop()

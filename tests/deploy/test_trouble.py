@@ -66,7 +66,7 @@ def test_who_is_wrong_is_told_while_a_flow_runs_which_loses_nothing(commands, tm
     assert as_one_engine_has_it(tmp_path)
 
 
-@pytest.mark.parametrize("how", ["silent", "reset"])
+@pytest.mark.parametrize("how", ["silent", pytest.param("reset", marks=pytest.mark.thorough)])
 def test_a_link_is_cut_and_mended_and_nothing_is_lost(commands, tmp_path, how):
     deploy = started(commands, tmp_path)
     if "as root" in commands.run("link", "mend", code=None):
@@ -106,7 +106,7 @@ time.time_ns = lambda: nanoseconds() + {off_s} * 10**9
 """
 
 
-@pytest.mark.parametrize("off_s", [3600, -3600])
+@pytest.mark.parametrize("off_s", [3600, pytest.param(-3600, marks=pytest.mark.thorough)])
 def test_a_site_whose_clock_is_off_by_an_hour_is_told_and_nothing_is_lost_or_late(commands, tmp_path, off_s):
     (tmp_path / "clock").mkdir()
     (tmp_path / "clock" / "sitecustomize.py").write_text(CLOCK.format(off_s=off_s))
@@ -147,7 +147,8 @@ def fill(path: Path) -> None:
                 return
 
 
-@pytest.mark.parametrize("full", ["barn", "shed"])  # which sends, or sends and receives
+#: which sends, or sends and receives
+@pytest.mark.parametrize("full", [pytest.param("barn", marks=pytest.mark.thorough), "shed"])
 def test_a_site_whose_disk_is_full_says_so_and_goes_on_when_there_is_room(commands, tmp_path, small_disk, full):
     plan = farm(tmp_path)
     deploy = commands.start("deploy", plan, "--within", "180s")

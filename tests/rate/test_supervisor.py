@@ -18,14 +18,14 @@ from promising import until
 from typer.testing import CliRunner
 
 from headwater import Contract
-from headwater.cli import app
+from headwater.cli import add_commands, app
 from headwater.cli.promise import give_way
 from headwater.errors import RateError
 from headwater.rate import home as home_of
 from headwater.rate.cgroups import Groups
 from headwater.rate.client import Client, board, connected
 from headwater.rate.grade import Grade, share
-from headwater.rate.messages import Ask, Board, End, Found, Granted, Noted, Refused, Resume, Settle, Status, Tell
+from headwater.rate.messages import Ask, Board, End, Findings, Granted, Noted, Refused, Resume, Settle, Status, Tell
 from headwater.rate.supervisor import Supervisor, serve
 from supervisors import supervisor_pid
 
@@ -105,6 +105,8 @@ def test_others_may_look_but_not_ask_unless_their_group_may(tmp_path):
 
 
 def test_doctor_tells_the_grade_that_the_supervisor_at_work_gives_and_what_would_give_a_better_one(monkeypatch):
+    add_commands()
+
     def told():
         found = CliRunner().invoke(app, ["doctor", "--quick", "--json"])
         return next(each for each in json.loads(found.stdout)["checks"] if each["name"] == "promised rates")
@@ -349,7 +351,7 @@ def gone(child):
     child.communicate()
 
 
-FOUND = Found(demand(0.5).demand, 0.5, 0.4)
+FOUND = Findings(demand(0.5).demand, 0.5, 0.4)
 
 
 def test_the_cores_of_a_lane_that_died_are_held_for_the_next_one_of_its_keeper(supervisor, tmp_path, sleeping):

@@ -15,7 +15,7 @@ import pytest
 
 from headwater import engine
 from headwater.errors import RunError
-from headwater_bench.experiments import kept_lock, plots, riot, riot_figures
+from headwater_bench.experiments import gil, plots, riot, riot_figures
 from headwater_bench.experiments.riot_figures import compared_at
 from headwater_bench.experiments.trial import Trial
 from headwater_bench.riot.generate import messages, stream
@@ -133,7 +133,7 @@ def test_by_default_each_question_is_asked_of_the_flow_that_shows_it(monkeypatch
     plans = {}
     monkeypatch.setattr(riot, "capacity_hz", lambda *given: 100_000.0)
     monkeypatch.setattr(riot, "swept", lambda plan: plans.update({plan.flow: plan}) or [trial(offered_hz=10.0)])
-    monkeypatch.setattr(kept_lock, "trials", lambda plan: [])
+    monkeypatch.setattr(gil, "trials", lambda plan: [])
     riot.run()
     assert list(plans) == ["pred", "stats", "etl"]
     assert {flow for flow, plan in plans.items() if plan.takes} == {"stats"}
@@ -162,19 +162,19 @@ def test_longer_messages_say_the_same():
 
 def test_what_another_process_has_tried_is_told_apart(monkeypatch, capsys):
     plan = riot.Plan("train", [20.0], ["longest_queue"], [], [], [], 0.2, 1, "null", False)
-    monkeypatch.setattr(kept_lock, "keep_lock", lambda: None)  # this process goes on as it is
+    monkeypatch.setattr(gil, "keep_lock", lambda: None)  # this process goes on as it is
     monkeypatch.setattr("sys.stdin", io.StringIO(json.dumps(asdict(plan))))
-    kept_lock.main()
+    gil.main()
     said = capsys.readouterr().out.splitlines()[-1]
-    monkeypatch.setattr(kept_lock, "_PROGRAM", f"print({said!r})")
-    found = kept_lock.trials(asdict(plan))
+    monkeypatch.setattr(gil, "_PROGRAM", f"print({said!r})")
+    found = gil.trials(asdict(plan))
     assert [(each.subject, each.kernels, each.offered_hz) for each in found] == [("train", "keep", 20.0)]
 
 
 def test_a_process_that_breaks_is_told(monkeypatch):
-    monkeypatch.setattr(kept_lock, "_PROGRAM", "raise SystemExit(3)")
+    monkeypatch.setattr(gil, "_PROGRAM", "raise SystemExit(3)")
     with pytest.raises(RunError, match="ended with 3"):
-        kept_lock.trials({})
+        gil.trials({})
 
 
 def test_a_kernel_that_keeps_the_lock_gives_the_same():
@@ -184,7 +184,7 @@ def test_a_kernel_that_keeps_the_lock_gives_the_same():
 
 _KEEPING = """
 import numpy as np
-from headwater_bench.experiments.kept_lock import keep_lock
+from headwater_bench.experiments.gil import keep_lock
 from headwater_bench.experiments.work import spin
 keep_lock()
 print(spin(np.arange(4), 3) == spin.py_func(np.arange(4), 3), spin.dispatcher.targetoptions.get("nogil", False))

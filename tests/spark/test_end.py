@@ -84,7 +84,7 @@ def test_a_java_that_hangs_does_not_keep_a_user_from_ending_the_run(running):
     assert "Traceback" not in said.read_text()
 
 
-@pytest.mark.parametrize("whom", ["its group", "every process"])
+@pytest.mark.parametrize("whom", ["its group", pytest.param("every process", marks=pytest.mark.thorough)])
 def test_a_sigterm_to_all_of_a_run_drains_it_and_nothing_is_left(running, whom):
     process, _, said = running
     family = family_of(process.pid)

@@ -262,6 +262,7 @@ def test_a_move_under_way_and_a_site_that_is_away_are_told(page, shown, coordina
     expect(says).to_contain_text("No coordinator runs.")
 
 
+@pytest.mark.thorough
 def test_three_viewers_of_twenty_sites_and_a_hundred_steps_see_a_change_and_pages_do_not_grow(
     browser, shown, coordinator
 ):

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 from headwater.flow.contract import Contract
-from headwater.rate.messages import Found
+from headwater.rate.messages import Findings
 
 PROMISED = 0.9
 """The share of all cores that may be promised; the rest is the system's."""
@@ -26,7 +26,7 @@ class Keeper:
 
     pid: int
     began: int
-    found: Found
+    found: Findings
     restarts: int = 0
 
 

@@ -8,7 +8,7 @@ from headwater.flow.contract import Contract
 from headwater.flow.profile import Demand
 
 
-class Found(msgspec.Struct):
+class Findings(msgspec.Struct):
     """What admission has found out about a flow, and a lane that takes another's place need not find out again."""
 
     demand: Demand
@@ -25,7 +25,7 @@ class Ask(msgspec.Struct, tag="ask"):
     best_effort: bool = False
     lanes: int = 1  #: processes that share them; 0 for an application of its own, such as of Spark
     keeper: int = 0  #: the process that starts it again where it dies; 0 where nobody does
-    found: Found | None = None
+    found: Findings | None = None
 
 
 class Settle(msgspec.Struct, tag="settle"):
@@ -79,7 +79,7 @@ class Resumed(msgspec.Struct, tag="resumed"):
     granted: Granted
     contract: Contract
     lanes: int
-    found: Found
+    found: Findings
     last: Tell | None  #: what that lane said last
     silent_s: float  #: how long ago that was
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from headwater.flow.contract import Contract
 from headwater.flow.profile import Demand
 from headwater.rate import born
-from headwater.rate.messages import Ask, Found, Tell
+from headwater.rate.messages import Ask, Findings, Tell
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +28,6 @@ class Reservation:
 
     def ask(self, flow: str, *, best_effort: bool) -> Ask:
         """Return the words by which to ask for the same once more."""
-        found = Found(self.demand, self.estimated, self.measured)
+        found = Findings(self.demand, self.estimated, self.measured)
         keeper = 0 if born.kept is None else born.kept.pid
         return Ask(flow, self.contract, self.cores, best_effort, self.lanes, keeper, found)

@@ -8,6 +8,14 @@ from hypothesis import strategies as st
 
 from headwater.engine.policy import POLICIES
 from headwater.engine.scheduler import Scheduler
+from properties import examples
+
+#: what a record costs, in ns: of cheap steps several run on inline, of dear ones each activation is long
+COSTS = st.lists(st.one_of(st.floats(10, 5_000), st.floats(5_000, 3e6)), min_size=8, max_size=8)
+EMIT, BEGIN, END, REST = range(4)
+#: what happens next, and to whom; many, since who is run twice at once, say, has to be known to be slow first
+TURN = st.tuples(st.sampled_from([EMIT, EMIT, BEGIN, BEGIN, END, END, REST]), st.integers(0, 7))
+TURNS = st.lists(TURN, min_size=40, max_size=90)
 
 
 @st.composite
@@ -69,6 +77,10 @@ class World:
         self.now_ns += elapsed_ns
         self.scheduler.finished(activation, elapsed_ns, out=activation.records)
 
+    def rest(self, instance):
+        """Have an instance served no more for a while, as one whose sink is away."""
+        self.scheduler.rest(instance, self.now_ns + 1_000_000)
+
     def run(self, instance, records, inline):
         self.ran[instance] += records
         records = [((*way, instance), number) for way, number in records]
@@ -87,11 +99,12 @@ class World:
     st.sampled_from(["all", "half", 1, 7]),
     st.integers(1, 3),
     st.integers(1, 30),
-    st.lists(st.floats(10, 3e6), min_size=8, max_size=8),
-    st.lists(st.tuples(st.integers(0, 1), st.integers(1, 12)), max_size=25),
-    st.lists(st.integers(0, 5), max_size=60),
+    COSTS,
+    st.lists(st.tuples(st.integers(0, 1), st.integers(1, 12)), min_size=5, max_size=40),
+    TURNS,
 )
-def test_whatever_comes_the_scheduler_keeps_its_promises(graph, policy, take, workers, limit, costs, arrivals, order):
+@examples(400)
+def test_whatever_comes_the_scheduler_keeps_its_promises(graph, policy, take, workers, limit, costs, arrivals, turns):
     downstream, sources = graph
     world = World(downstream, sources, policy, take, workers, limit, costs)
     made = [0] * len(downstream)
@@ -107,16 +120,20 @@ def test_whatever_comes_the_scheduler_keeps_its_promises(graph, policy, take, wo
         pending.popleft()
         return True
 
-    for step in order:
-        if step == 0:
+    for turn, which in turns:
+        if turn == EMIT:
             emit()
-        elif step == 1:
+        elif turn == BEGIN:
             world.begin()
+        elif turn == REST:
+            world.rest(which % len(downstream))
         elif world.under_way:
-            world.end(step)
-    while emit() or world.begin() or world.under_way:
+            world.end(which)
+    while emit() or world.begin() or world.under_way or world.scheduler.resting:
         if world.under_way:
             world.end(0)
+        else:
+            world.now_ns += world.scheduler.rest_ns(world.now_ns) or 0
     assert not pending, "a source was held for ever"
     assert world.scheduler.idle(), "something stood still"
     paths = _paths(downstream, sources)

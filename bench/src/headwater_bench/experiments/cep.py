@@ -17,10 +17,10 @@ from headwater import engine
 from headwater.flow import Batch, Flow, Schema
 from headwater.io import Discard
 from headwater.operators import Operator, build
+from headwater_bench.experiments.batch_source import BatchSource
 from headwater_bench.experiments.cep_keys import endless_keys, over_keys
 from headwater_bench.experiments.cep_queries import BATCH, Config, Values, chain, configs, different, operator_of
 from headwater_bench.experiments.plots import figure
-from headwater_bench.experiments.prepared import Prepared
 from headwater_bench.experiments.rows import write_rows
 
 _SCHEMA = Schema.of({"height": int})
@@ -80,7 +80,7 @@ def _flow(query: str, source: Any, **options: Any) -> Flow:
 
 
 def _operators(query: str, **options: Any) -> list[Operator]:
-    flow = _flow(query, Prepared([], _SCHEMA), **options)
+    flow = _flow(query, BatchSource([], _SCHEMA), **options)
     return [build(step) for step in flow.in_order() if not step.is_source and not step.is_sink]
 
 
@@ -117,7 +117,7 @@ def _batches(values: Values, start: int, stop: int) -> Iterator[Batch]:
 
 def _engine_rate(config: Config, n: int) -> float:
     """Return records per second through the engine with one worker, in turns of up to one batch."""
-    flow = _flow(config.query, Prepared(list(_batches(config.values, 0, n)), _SCHEMA))
+    flow = _flow(config.query, BatchSource(list(_batches(config.values, 0, n)), _SCHEMA))
     begin = time.perf_counter()
     engine.run(flow, workers=1, take=BATCH, chunk=BATCH, queue_records=8 * BATCH)
     return n / (time.perf_counter() - begin)

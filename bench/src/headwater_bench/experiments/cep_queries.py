@@ -12,7 +12,7 @@ import numpy as np
 from headwater.data.column import Array
 from headwater.flow import Flow, Schema
 from headwater.operators import Operator, build
-from headwater_bench.experiments.prepared import Prepared
+from headwater_bench.experiments.batch_source import BatchSource
 
 BATCH = 8192
 Values = Callable[[int, int], Array]  #: the values of records start … stop - 1
@@ -134,6 +134,6 @@ def operator_of(query: str, streams: str, schema: Schema, **options: Any) -> Ope
     """Return the operator of a query over streams of one letter each, with event time."""
     flow = Flow("cep")
     for name in streams:
-        flow.read(f"read {name}", Prepared([], schema)).event_time(name, "t")
+        flow.read(f"read {name}", BatchSource([], schema)).event_time(name, "t")
     flow.query("query", query, **options)
     return build(flow.steps["query"])

@@ -21,7 +21,7 @@ from headwater.flow import Batch, Flow, Schema, col
 from headwater.io import Discard
 from headwater.operators import build
 from headwater.operators.task import Task
-from headwater_bench.experiments.prepared import Prepared
+from headwater_bench.experiments.batch_source import BatchSource
 
 STEPS, BATCH = 10, 50
 _SPAN = 1_000  #: batches between switching measurements on and off; the engine puts some forty together
@@ -40,7 +40,7 @@ class _Last(Discard):
         self.last = batch
 
 
-class _Switching(Prepared):
+class _Switching(BatchSource):
     """Hands out batches and switches the measurements of the tasks that they go to on and off."""
 
     def __init__(self, batches: list[Batch]) -> None:
@@ -109,7 +109,7 @@ def table(answer: dict[str, Any]) -> str:
     )
 
 
-def _flow(source: Prepared, sink: _Last) -> Flow:
+def _flow(source: BatchSource, sink: _Last) -> Flow:
     flow = Flow("overhead")
     stream = flow.read("batches", source)
     for i in range(STEPS):
@@ -119,7 +119,7 @@ def _flow(source: Prepared, sink: _Last) -> Flow:
 
 
 def _loop(batches: list[Batch]) -> float:
-    flow = _flow(Prepared(batches, _SCHEMA), _Last())
+    flow = _flow(BatchSource(batches, _SCHEMA), _Last())
     functions = [build(flow.steps[f"step {i}"]).process for i in range(STEPS)]
     start = time.perf_counter()
     for batch in batches:
@@ -132,7 +132,7 @@ def _loop(batches: list[Batch]) -> float:
 
 def _engine(batches: list[Batch]) -> float:
     sink = _Last()
-    report = engine.run(_flow(Prepared(batches, _SCHEMA), sink))
+    report = engine.run(_flow(BatchSource(batches, _SCHEMA), sink))
     assert sink.last is not None
     _check(sink.last)
     if report.last.records_out["sink"] != len(batches) * BATCH:
@@ -154,7 +154,7 @@ def _switched(batches: list[Batch]) -> list[float]:
 def _idle(seconds: float) -> float:
     """Return the share of a core that a flow takes whose source is silent."""
 
-    class Silent(Prepared):
+    class Silent(BatchSource):
         def read(self, limit: int, timeout_s: float) -> Batch | None:
             time.sleep(timeout_s)
             return Batch.none(_SCHEMA)

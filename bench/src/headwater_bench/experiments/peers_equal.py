@@ -113,13 +113,13 @@ def _values(message: bytes) -> tuple[str, list[float]]:
 
 
 def _pred(messages: Sequence[bytes], ours: Results, theirs: Results) -> Iterable[str]:
-    from headwater_bench.riot import published
+    from headwater_bench.riot import published_models
 
     a, b = (_keyed(results, lambda result: (result[0], result[2])) for results in (ours, theirs))
     yield from _paired(a, b)
     parsed = [_values(message) for message in messages]
     values = np.array([numbers for _, numbers in parsed]).T
-    missed = values[4] - published.regression(CITY).predict(values[:4])
+    missed = values[4] - published_models.regression(CITY).predict(values[:4])
     places, means = _means([sensor for sensor, _ in parsed], values[4])
     for number, kind in a.keys() & b.keys():
         mine, other = a[number, kind], b[number, kind]

@@ -22,7 +22,7 @@ from headwater.io import Generate
 from headwater.place.from_flow import problem_of
 from headwater.place.problem import Model, Problem
 from headwater.sim.predict import latency_s
-from headwater_bench.experiments.prepared import Prepared
+from headwater_bench.experiments.batch_source import BatchSource
 from headwater_bench.experiments.rows import write_rows
 from headwater_bench.experiments.topologies import Topology
 
@@ -51,7 +51,7 @@ def run(quick: bool = False, output: Path | None = None) -> dict[str, Any]:
 def measured_problem(chain: Topology) -> Problem:
     """A chain on one device at one record per second, with the least of what a few profiles saw."""
     batches = [Batch.of({"n": np.arange(250)}, _NUMBERS) for _ in range(2)]
-    flow, net = chain.flow(Prepared(batches, _NUMBERS)), nets.cloud_edge(1, 1, 1)
+    flow, net = chain.flow(BatchSource(batches, _NUMBERS)), nets.cloud_edge(1, 1, 1)
     tries = [profile(flow, records=500).steps for _ in range(_TRIES)]
     least = {
         name: dataclasses.replace(

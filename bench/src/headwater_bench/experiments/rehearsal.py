@@ -25,7 +25,7 @@ from headwater.metrics import Report, Sample
 from headwater.operators import Operator, build
 from headwater.place.from_flow import problem_of
 from headwater.place.problem import Problem
-from headwater_bench.experiments.prepared import Prepared
+from headwater_bench.experiments.batch_source import BatchSource
 from headwater_bench.experiments.scheduler import measure
 from headwater_bench.experiments.topologies import Topology, Work, topologies
 from headwater_bench.experiments.trial import BOUND_MS, CONFIGS, Trial
@@ -133,7 +133,7 @@ class _Spent:
     def add(self, topology: Topology, runner: str, workers: int, *, steps: int) -> None:
         """Run once more and share the time out to the activations of the first steps."""
         batches = [Batch.of({"n": np.arange(250)}, _NUMBERS) for _ in range(100)]
-        flow, start_s = topology.flow(Prepared(batches, _NUMBERS)), time.process_time()
+        flow, start_s = topology.flow(BatchSource(batches, _NUMBERS)), time.process_time()
         report = engine.run(flow, on=runner, take=TAKE, workers=workers)
         turns = sum(report.last.steps[f"step {i}"].records_in for i in range(steps)) / TAKE
         self.processor_s = min(self.processor_s, (time.process_time() - start_s) / turns)
@@ -169,7 +169,7 @@ def stalls_here(workers: int) -> tuple[sim.Stalls, float]:
 
 def problem_of_topology(topology: Topology) -> Problem:
     """Put a topology's flow on one device; it brings one record per second."""
-    flow, net = topology.flow(Prepared([], _NUMBERS)), nets.cloud_edge(1, 1, 1)
+    flow, net = topology.flow(BatchSource([], _NUMBERS)), nets.cloud_edge(1, 1, 1)
     steps = {step.name: StepProfile(0.0 if step.is_source else _cost_s(build(step))) for step in flow.in_order()}
     return problem_of(flow, net, Profile(topology.name, net.classes[net.class_of[0]].name, steps), 1.0)
 

@@ -25,7 +25,7 @@ from headwater.errors import RunError, listed, suggestion
 from headwater.flow import Flow
 from headwater.flow.endpoints import Sink
 from headwater.metrics import Report
-from headwater_bench.experiments import kept_lock
+from headwater_bench.experiments import gil
 from headwater_bench.experiments.trial import (
     BOUND_MS,
     CONFIGS,
@@ -112,7 +112,7 @@ def run(
             plan = Plan(name, offered, compared, **varied, seconds=span, repeats=times, sink=url, wide=wide)
             mine: list[Trial] = []
             for way in doing:
-                mine += swept(plan) if way == "release" else kept_lock.trials(asdict(plan))
+                mine += swept(plan) if way == "release" else gil.trials(asdict(plan))
             trials += mine
             answer[name] = _answer(mine, plan)
     answer |= {"machine": machine(), "sink": sink, "seconds": span, "repeats": times}

@@ -14,7 +14,7 @@ from headwater.flow.stream import Stream
 from headwater.io import Discard
 from headwater.models import MODELS, LinearModel, LoadModel, TreeModel
 from headwater.steps import BlockAverage
-from headwater_bench.riot import published
+from headwater_bench.riot import published_models
 from headwater_bench.riot.datasets import CITY, Dataset
 from headwater_bench.riot.instances import counted
 from headwater_bench.riot.parse import ParseRows, row_schema
@@ -45,7 +45,7 @@ def pred(
     """
     count = counted(INSTANCES, instances)
     features, target = dataset.features, dataset.features[-1]
-    first_tree, first_line = tree or published.tree(dataset), regression or published.regression(dataset)
+    first_tree, first_line = tree or published_models.tree(dataset), regression or published_models.regression(dataset)
     flow = Flow("pred")
     rows = flow.read("messages", source).apply(
         "parse", partial(ParseRows, dataset), out=row_schema(dataset), parallel=count["parse"]

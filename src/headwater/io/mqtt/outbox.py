@@ -20,7 +20,7 @@ _DUPLICATE = 0x08
 _PUBREL = 0x62
 
 
-class Run(NamedTuple):
+class Packets(NamedTuple):
     """Packets in a row: message `first` begins at byte `start`, and each ends where the next begins."""
 
     data: NDArray[np.uint8]
@@ -38,9 +38,9 @@ class Run(NamedTuple):
         """Bytes of the packets."""
         return int(self.ends[-1]) - self.start
 
-    def rows(self, start: int, stop: int) -> Run:
+    def rows(self, start: int, stop: int) -> Packets:
         """Return some of the packets, without copying."""
-        return Run(self.data, self.start_of(start), self.ends[start:stop], self.first + start)
+        return Packets(self.data, self.start_of(start), self.ends[start:stop], self.first + start)
 
     def start_of(self, row: int) -> int:
         """Return where a packet begins."""
@@ -63,8 +63,8 @@ class Outbox:
         self._window = window
         self.added = self.sent = self.done = 0
         self.waiting_bytes = 0  #: of runs with messages that are not done
-        self._unsent: deque[Run] = deque()
-        self._flying: deque[Run] = deque()
+        self._unsent: deque[Packets] = deque()
+        self._flying: deque[Packets] = deque()
         self._at = 0  # byte of the first unsent run that goes next
         self._states = np.zeros(NUMBERS + 1, np.uint8)  # by packet number
 
@@ -92,7 +92,7 @@ class Outbox:
             self._first,
             self.added,
         )
-        self._unsent.append(Run(data, 0, ends, self.added))
+        self._unsent.append(Packets(data, 0, ends, self.added))
         self.waiting_bytes += len(data)
         if len(self._unsent) == 1:
             self._at = 0
@@ -177,7 +177,7 @@ class Outbox:
         self.sent = max(self.done, min(self.sent, again[0].first if again else self.sent))
         return packets_of(np.full(len(released), _PUBREL), released.astype(np.uint16))
 
-    def _again(self, run: Run, session_kept: bool) -> list[Run]:
+    def _again(self, run: Packets, session_kept: bool) -> list[Packets]:
         """Return what is to be sent of a run, most of which may have gone out before: as many runs as there are gaps."""
         messages = np.arange(run.first, run.after)
         begun = self._states[messages % NUMBERS + 1]

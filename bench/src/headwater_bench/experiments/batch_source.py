@@ -6,7 +6,7 @@ from headwater.flow import Batch, Schema
 from headwater.flow.endpoints import Reject
 
 
-class Prepared:
+class BatchSource:
     """Hands out the same batches, as they are, each time it is opened."""
 
     def __init__(self, batches: list[Batch], schema: Schema) -> None:
@@ -18,7 +18,7 @@ class Prepared:
         """The columns of the batches."""
         return self._schema
 
-    def open(self, reject: Reject) -> Prepared:
+    def open(self, reject: Reject) -> BatchSource:
         """Start with the first batch."""
         self._next = iter(self._batches)
         return self

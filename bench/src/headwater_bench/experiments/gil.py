@@ -18,7 +18,7 @@ from headwater.data.jit import COMPILED, Kernel
 from headwater.errors import RunError
 from headwater_bench.experiments.trial import Trial
 
-_PROGRAM = "from headwater_bench.experiments.kept_lock import main; main()"
+_PROGRAM = "from headwater_bench.experiments.gil import main; main()"
 
 
 class _Keeping(Kernel):
