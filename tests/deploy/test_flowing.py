@@ -7,6 +7,7 @@ from headwater import net as nets
 from headwater.deploy.chart import MOST, Chart
 from headwater.deploy.coordinator.flowing import Flowing, link
 from headwater.deploy.coordinator.moves import MoveAccount, Moves
+from headwater.deploy.coordinator.stages import Stages
 from headwater.deploy.coordinator.state import Deployment, Move
 from headwater.net.table import net_from_table
 
@@ -72,10 +73,15 @@ def test_a_move_is_told_as_far_as_it_is():
     assert moves.describe(deployed)[0]["state"] == "standing still"
     deployed.moving = None
     assert moves.describe(deployed)[0]["state"] == "starting"
-    moves.end(0.25, "")
-    moves.end(9.0, "too late to be told")
+    stages = Stages()
+    for stage, at_s in (("ahead", 2.0), ("stop", 2.125), ("start", 2.25)):
+        stages.begin(1.0)
+        stages.end(stage, at_s)
+    moves.end(stages, "")
+    moves.end(Stages(), "too late to be told")
     (told,) = moves.describe(deployed)
     assert (told["state"], told["gap_s"], told["undone"]) == ("done", 0.25, "")
+    assert told["stages_s"] == {"ahead": 1.0, "stop": 0.125, "start": 0.125}
     moves.begin(MoveAccount("3", 1.0, "min-cost", "cheaper", {"a": ("cloud", "barn")}))
-    moves.end(None, "site 'barn' is away")
+    moves.end(Stages(), "site 'barn' is away")
     assert moves.describe(deployed)[-1]["state"] == "came to nothing"

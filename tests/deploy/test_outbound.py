@@ -12,6 +12,7 @@ from headwater.deploy.bridge.fitting import fitting
 from headwater.deploy.bridge.inbound import Inbound
 from headwater.deploy.bridge.outbound import Outbound
 from headwater.deploy.bridge.protocol import RefusedError, Sending
+from headwater.io.log.disk import SystemDisk
 
 SCHEMA = Schema.of({"n": int})
 
@@ -141,3 +142,42 @@ def test_what_is_no_frame_is_refused_wherever_it_is_cut_short():
     for size in range(len(frame) - 8):
         with pytest.raises(ValueError, match=r"it is no batch|is not 2 values"):
             fitting(frame[:size], schema)
+
+
+class CountingDisk(SystemDisk):
+    """Counts what is read."""
+
+    reads = 0
+
+    def read(self, fd, size, at):
+        self.reads += 1
+        return super().read(fd, size, at)
+
+
+def test_that_a_receiver_has_all_is_known_without_a_look_at_the_disk(tmp_path):
+    disk = CountingDisk()
+    made = Outbound(LogBuffer(tmp_path, after=-1, disk=disk), parts=True, limit_bytes=10**9)
+    sender = made.sender("b")
+    for part in range(50):
+        made.put(Batch.of({"n": [part]}, SCHEMA))
+        made.prepare(part)
+        made.commit(part)
+    end = Inbound("b", SCHEMA)
+    talk(sender, end)
+    assert taken(end) == list(range(50))
+    assert not made.has_all(sender)  # it has them, and not for good yet
+    end.commit(end.arrivals.handed)
+    talk(sender, end)
+    before = disk.reads
+    assert made.has_all(sender)
+    assert made.account()["messages_waiting"] == 0
+    assert disk.reads == before
+    made.put(Batch.of({"n": [50]}, SCHEMA))
+    made.prepare(50)
+    assert not made.has_all(sender)
+    made.close()
+    again = Outbound(
+        LogBuffer(tmp_path, after=50), parts=True, limit_bytes=10**9
+    )  # what waits is found after a restart
+    assert not again.has_all(again.sender("b"))
+    again.close()

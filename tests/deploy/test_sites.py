@@ -170,7 +170,7 @@ def test_steps_move_and_nothing_is_lost_whoever_is_killed_meanwhile(commands, tm
         ["sound", "archive"],
     ]
     assert shown["flow"]["moved"]["gap_s"] > 0
-    assert list(shown["flow"]["moved"]["stages_s"]) == ["stop", "cut", "hand over", "start"]
+    assert list(shown["flow"]["moved"]["stages_s"]) == ["prepare", "ahead", "stop", "cut", "hand over", "start"]
     after = wait_for(lambda: running(commands), commands, "a flow that runs after a move")
     pids = [next(site["pid"] for site in each["sites"] if site["name"] == "shed") for each in (before, after)]
     assert pids[0] == pids[1]  # none of its steps has come or gone: it runs on, and its streams go elsewhere

@@ -86,7 +86,8 @@ def promised_run(
         )
     held = running.admitted
     seen = "no trial" if held.measured is None else f"its trial used {held.measured:.2f}"
-    err.print(f"{flow.name} is promised {contract}: {held.cores:.2f} cores reserved ({seen}), grade {held.grade}")
+    told = f"{flow.name} is promised {contract}: {held.cores:.2f} cores reserved ({seen}), grade {held.grade}"
+    err.print(told, markup=False, highlight=False)  # which takes its time, and records may wait
     return running
 
 

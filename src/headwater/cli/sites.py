@@ -13,6 +13,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from headwater.cli.screen import console
+from headwater.deploy.coordinator.stages import told as told_stages
 from headwater.deploy.policies.policy_state import Decision
 from headwater.deploy.policies.telling import told, told_came
 from headwater.errors import one_line
@@ -42,8 +43,18 @@ def print_sites(document: dict[str, Any]) -> None:
         cells = (name, site["state"], ", ".join(site["steps"]), *counts, *figured, one_line(site["why"]))
         table.add_row(*map(escape, cells))
     console.print(table)
+    if flow is not None and flow.get("moves"):
+        _print_move(flow["moves"][-1])
     if flow is not None and flow.get("policy"):
         _print_policy(flow["policy"])
+
+
+def _print_move(move: dict[str, Any]) -> None:
+    """Print the last move, and where its time went."""
+    steps = ", ".join(f"{step}: {one} → {other}" for step, (one, other) in move["steps"].items())
+    came = f": {move['undone']}" if move["undone"] else told_stages(move["stages_s"])
+    at = time.strftime("%H:%M:%S", time.localtime(move["at_s"]))
+    console.print(f"last move, at {at}: {steps}; {move['state']}{came}", markup=False, highlight=False)
 
 
 def _print_policy(policy: dict[str, Any]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import time
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from headwater.cli.run import JSON
-from headwater.cli.screen import print_json, progress
+from headwater.cli.screen import err, print_json, progress
 from headwater.cli.writable import check_folder
 from headwater.engine import RUNNERS
 from headwater.engine.policy import POLICIES
@@ -47,6 +48,8 @@ def _experiment(options: Callable[..., Options]) -> None:
         check_folder("--output", output)
         module = importlib.import_module(f"headwater_bench.experiments.{options.__name__}")
         arguments = {key: value for key, value in options(**chosen).items() if value is not None}
+        if "tell" in inspect.signature(module.run).parameters:  # one that takes minutes says how far it is
+            arguments["tell"] = _teller()
         with progress(f"running experiment {name}"):
             answer = module.run(quick=quick, output=output, **arguments)
         if as_json:
@@ -59,6 +62,16 @@ def _experiment(options: Callable[..., Options]) -> None:
     own = inspect.signature(options, eval_str=True).parameters.values()
     command.__signature__ = inspect.Signature([*_EVERY, *own])  # type: ignore[attr-defined]  # which Typer reads
     app.command(name)(command)
+
+
+def _teller() -> Callable[[str], None]:
+    """Return what says on standard error how far an experiment is, and after how long."""
+    began_s = time.monotonic()
+
+    def tell(text: str) -> None:
+        err.print(f"{time.monotonic() - began_s:5.0f} s  {text}", markup=False, highlight=False, soft_wrap=True)
+
+    return tell
 
 
 def _every(

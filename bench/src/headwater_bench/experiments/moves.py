@@ -3,16 +3,18 @@
 Three sites and a coordinator are processes of this machine, and where Spark is installed a fourth site, to which steps
 go now and then, and come back. Links are cut where sites can have networks of their own, which takes root. Records
 fall due by the clock, whatever happens, so that a record that has to wait shows it. In the end
-what the sinks have is held against an undisturbed run on one engine.
+what the sinks have is held against an undisturbed run on one engine. Where something went wrong, all of it is kept: what
+every process said, the state of the coordinator and of all sites, what the sinks have, and each move with its fault.
 """
 
 from __future__ import annotations
 
+import json
 import shutil
 import statistics
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from itertools import cycle
 from pathlib import Path
@@ -21,6 +23,7 @@ from typing import Any
 
 from headwater import engine
 from headwater.cli.locate import find_flow
+from headwater.errors import RunError
 from headwater_bench.experiments.rows import write_rows
 from headwater_bench.moves.faults import FAULTS, LINK_FAULTS, spark_site, strike
 from headwater_bench.moves.sites import MOVABLE, SITES, SPARK, Farm
@@ -44,13 +47,15 @@ def run(
     moves: int | None = None,
     seed: int = 1,
     calm: bool = False,
+    tell: Callable[[str], None] = lambda text: None,
 ) -> dict[str, Any]:
     """Move steps at random moments, half of the time with a fault; `calm` leaves the faults out."""
     wanted = moves or (8 if quick else 200)
     chance, has_spark = Random(seed), find_spec("pyspark") is not None
-    with tempfile.TemporaryDirectory(prefix="headwater-moves-", dir=Path.cwd()) as name:
-        folder = Path(name)
+    folder, kept = Path(tempfile.mkdtemp(prefix="headwater-moves-", dir=Path.cwd())), ""
+    try:
         farm = Farm(folder, _RATE, _EVERY, spark=has_spark)
+        rows: list[dict[str, Any]] = []
         try:
             farm.wait(farm.settled, "a flow that runs")
             time.sleep(_CATCH_UP_S)
@@ -59,22 +64,29 @@ def run(
             uncut = farm.why_uncut()
             possible = [fault for fault in FAULTS if not (uncut and fault in LINK_FAULTS)]
             faults = cycle(chance.sample(possible, len(possible)))  # so that each kind comes as often as any other
-            rows = [
-                _moved(farm, chance, number, None if calm else faults, has_spark=has_spark) for number in range(wanted)
-            ]
+            for number in range(wanted):
+                rows.append(_moved(farm, chance, number, None if calm else faults, has_spark=has_spark))
+                tell(f"move {number + 1} of {wanted}: {_told(rows[-1])}")
+            tell("the stream ends")
             records = farm.finish(2.0)
-        except BaseException:
-            if output is not None:
-                _keep(folder, output)
+        except BaseException as error:
+            kept = _kept(folder, output)
+            said = f"after {len(rows)} of {wanted} moves of --seed {seed}: {error}; what is left of it is in {kept}"
+            tell(said)
+            if isinstance(error, Exception):
+                raise RunError(said) from error
             raise
         finally:
             farm.close()
+        tell("the same on one engine, to compare")
         engine.run(find_flow(f"{folder / 'readings.py'}:undisturbed"))
         found = compared(folder / "moved", folder / "undisturbed", records)
         waits = waits_s(folder / "moved")
-        told = different(folder / "moved", folder / "undisturbed")
-        if told and output is not None:
-            _keep(folder, output)
+        told = different(folder / "moved", folder / "undisturbed") if found != (0, 0, True) else []
+        kept = _kept(folder, output) if told else ""
+    finally:
+        if not kept:
+            shutil.rmtree(folder, ignore_errors=True)
     usual = usual_s(waits, calm_between)
     for row in rows:
         between = row.pop("between")
@@ -84,6 +96,8 @@ def run(
     spark_gaps = sorted(row["gap_ms"] for row in calm_rows if row["spark"])
     answer = {
         "moves": len(rows),
+        "seed": seed,
+        "kept": kept,
         "faults": {fault: sum(row["fault"] == fault for row in rows) for fault in FAULTS},
         "links_uncut": uncut,
         "undone": sum(bool(row["undone"]) for row in rows),
@@ -104,12 +118,25 @@ def run(
     return answer
 
 
-def _keep(folder: Path, output: Path) -> None:
-    """Keep what tells why something went wrong: what all processes said, and what the sinks have."""
+def _kept(folder: Path, output: Path | None) -> str:
+    """Keep all that tells why something went wrong, where it is or beside the results; return where."""
+    if output is None:
+        return str(folder)
     output.mkdir(parents=True, exist_ok=True)
-    shutil.copy(folder / "log", output / "moves.log")
-    for name in ("moved", "undisturbed"):
-        shutil.copytree(folder / name, output / name, dirs_exist_ok=True)
+    return str(shutil.move(folder, output / folder.name))
+
+
+def _note(farm: Farm, what: dict[str, Any]) -> None:
+    """Note a move with what went wrong, as it begins and as it ends: it may be the last."""
+    with (farm.folder / "moves.jsonl").open("a") as file:
+        file.write(json.dumps(what) + "\n")
+
+
+def _told(row: dict[str, Any]) -> str:
+    fault = row["fault"]
+    amid = f", over a {fault}" if fault in LINK_FAULTS else f", the {fault} killed" if fault else ""
+    came = f"undone: {row['undone']}" if row["undone"] else f"parts stood still for {row['stopped_ms']:g} ms"
+    return f"{row['steps']} to {row['to']}{amid}; {came}"
 
 
 def _moved(farm: Farm, chance: Random, number: int, faults: Iterator[str] | None, *, has_spark: bool) -> dict[str, Any]:
@@ -127,11 +154,13 @@ def _moved(farm: Farm, chance: Random, number: int, faults: Iterator[str] | None
     if faults is not None and number % 2 == 1:
         fault = spark_site(before[steps[0]], target) or next(faults)
     began_s = time.time()
+    _note(farm, {"move": number, "at_s": began_s, "steps": list(steps), "were": before, "to": target, "fault": fault})
     farm.move(list(steps), target)
     if fault:
         strike(farm, fault, before[steps[0]], target, chance)
     status = farm.wait(farm.settled, "a flow that runs after a move")
     moved = status["flow"]["moved"]
+    _note(farm, {"move": number, "ended_s": time.time(), **moved})
     return {
         "steps": " ".join(steps),
         "to": target,
@@ -154,6 +183,7 @@ def table(answer: dict[str, Any]) -> str:
         + ("as in an undisturbed run" if answer["state_equal"] else "NOT as in an undisturbed run"),
     ]
     lines += answer["different"]
+    lines += [f"seed {answer['seed']}; all that is left of it is in {answer['kept']}"] if answer["kept"] else []
     lines += [f"no link was cut: {answer['links_uncut']}"] if answer["links_uncut"] else []
     if gap:
         lines.append(

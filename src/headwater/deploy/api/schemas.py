@@ -76,6 +76,7 @@ SCHEMAS: dict[str, Schema] = {
         why=TEXT,
         steps=map_of(_PAIR),
         state=TEXT,
+        stages_s=about(map_of(NUMBER), "how long each stage took: prepare, ahead, stop, cut, hand over, start"),
         gap_s=about(perhaps(NUMBER), "from when the old parts were told to stop until all new ones were at work"),
         undone=about(TEXT, "why it came to nothing"),
     ),

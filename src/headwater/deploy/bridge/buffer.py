@@ -16,6 +16,7 @@ from headwater.io.log import Bounds, Disk, Log
 _RECENT_BYTES = 4 * 2**20  #: of the last messages, kept in memory too: those that are sent at once are not read back
 #: how an entry of the log begins: a message; the end of a part; what is void; nothing, where another log had one of those
 _FRAME, _PART, _VOID, _NOTHING = b"f", b"p", b"v", b"n"
+_SEGMENT_BYTES = 2**20  #: of one file: the last is looked through each time that a part stops and goes on elsewhere
 _NUMBER = Struct("<cq")
 _NEVER_DROPPED = 254  #: the priority of what must stay where a full log drops the least important
 _SHORT = 2**12  #: bytes of an entry that may be a word about event time, which has no records
@@ -167,7 +168,8 @@ class LogBuffer:
         disk: Disk | None = None,
     ) -> None:
         self.durable = parts or after is not None
-        self._log = Log(folder, bounds, sync_every_s=None if self.durable else 1.0, disk=disk)
+        every_s = None if self.durable else 1.0
+        self._log = Log(folder, bounds, segment_bytes=_SEGMENT_BYTES, sync_every_s=every_s, disk=disk)
         self._consumer = self._log.consumer("bridge")
         self._recent = _Recent()
         self._void: list[tuple[int, int]] = []  #: numbers from one up to another that are not to be sent
@@ -178,6 +180,7 @@ class LogBuffer:
         self.last = b""  #: the message before its end, if that is short and kept: a word about event time, perhaps
         self.part_end = self._go_on(after)  #: the number behind it
         self.began = self._log.end
+        self._behind = self.began  #: no message has this number, or one behind it
         self._clean = self.began  #: what comes from here on is of the part that has not ended
 
     @classmethod
@@ -236,6 +239,7 @@ class LogBuffer:
         """Keep a message; InputError where there is no room."""
         position = self._log.append(_FRAME + frame, records=records, priority=priority if records else _NEVER_DROPPED)
         if position is not None:
+            self._behind = position + 1
             self._recent.append(position, frame)
             self._recent.shrink(_RECENT_BYTES)
 
@@ -258,6 +262,8 @@ class LogBuffer:
 
     def read(self, start: int, stop: int, most_bytes: int) -> tuple[list[NumberedFrame], int]:
         """Return messages from one number up to another, about so many bytes, and the number that was reached."""
+        if start >= self._behind:  # the usual case: marks alone follow, for which no file need be read
+            return [], max(start, stop)
         if self._recent.has(start):
             return self._recent.read(start, stop, most_bytes)
         if self._reader.position != start:

@@ -152,8 +152,8 @@ class Fan:
 
     def leave(self, *, ended: bool) -> bool:
         """Hang up; where the stream has ended, once the other sites have all of it. False if they have not in time."""
-        until_s = time.monotonic() + (self._outlet.linger_s if ended else 0.0)
-        while not (done := self._have_all()) and time.monotonic() < until_s:
+        until_s = time.monotonic() + self._outlet.linger_s
+        while not (done := not ended or self._have_all()) and time.monotonic() < until_s:
             time.sleep(0.01)
         with self._looking:
             self._is_over = True

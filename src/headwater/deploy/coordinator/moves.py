@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from headwater.deploy.coordinator.stages import Stages
 from headwater.deploy.coordinator.state import Deployment
 
 _KEPT = 20
@@ -23,6 +24,7 @@ class MoveAccount:
     why: str
     steps: dict[str, tuple[str, str]]  #: from where to where
     state: str = PREPARING
+    stages_s: dict[str, float] = field(default_factory=dict)  #: that are over, see `STAGES`
     gap_s: float | None = None  #: from when the old parts were told to stop until all new ones were at work
     undone: str = ""  #: why it came to nothing
 
@@ -37,11 +39,12 @@ class Moves:
         """Take note of a move that begins."""
         self._known.append(move)
 
-    def end(self, gap_s: float | None, undone: str) -> None:
-        """Take note that the last one is over."""
+    def end(self, stages: Stages, undone: str) -> None:
+        """Take note that the last one is over, and how long each stage of it took."""
         if self._known and self._known[-1].state not in (DONE, UNDONE):
             last = self._known[-1]
-            last.state, last.gap_s, last.undone = (UNDONE if undone else DONE), gap_s, undone
+            last.state, last.undone = (UNDONE if undone else DONE), undone
+            last.gap_s, last.stages_s = stages.gap_s, stages.to_json()
 
     def describe(self, deployed: Deployment | None) -> list[dict[str, Any]]:
         """Describe them; of one that is not over, how far it is."""

@@ -11,6 +11,7 @@ import msgspec
 
 from headwater.deploy.coordinator.machine import Coordinator
 from headwater.deploy.coordinator.site import Site
+from headwater.deploy.coordinator.stages import Stages
 from headwater.deploy.coordinator.state import Deployment
 from headwater.deploy.policies import policy_named
 from headwater.deploy.policies.deciding import Decider, Windows
@@ -57,7 +58,7 @@ class Policing:
         self._write(decision)
         log.info("policy %s: %s", deployed.policed.name, told(decision))
 
-    def came(self, flow: Flow, deployed: Deployment, gap_s: float | None, undone: str) -> bool:
+    def came(self, flow: Flow, deployed: Deployment, stages: Stages, undone: str) -> bool:
         """Take note of what came of the last decision, once it is over; say whether there was one."""
         decider = self._of(flow, deployed)
         if decider is None or not deployed.policed or not deployed.policed.decisions:
@@ -67,7 +68,8 @@ class Policing:
             return False
         worth = decider.worth(self.views(decider.planner, deployed), deployed.sites)
         now_s = time.time()
-        last.came = {"at_s": now_s, "gap_s": gap_s, "undone": undone, "measures": worth}
+        times = {"gap_s": stages.gap_s, "stages_s": stages.to_json()}
+        last.came = {"at_s": now_s, **times, "undone": undone, "measures": worth}
         deployed.policed.rest_from(now_s)
         self._write(last)
         log.info("policy %s: %s", deployed.policed.name, told_came(last))

@@ -27,6 +27,7 @@ from headwater.deploy.control.messages import (
     Ping,
     Prepare,
     Refuse,
+    Send,
     Welcome,
 )
 from headwater.deploy.control.wire import FIRST_BYTES, Wire
@@ -130,19 +131,21 @@ class Server:
         deployed, now_s = self.coordinator.kept.deployed, time.monotonic()
         if deployed is not None and deployed.moving is not None:
             if deployed.moving.cut:
-                self._stages.begin(now_s)
+                self._stages.end("ahead", now_s)
             return
         self._stages.end("hand over", now_s)
         if self.coordinator.all_run():
             self._stages.end("start", now_s)
             self._move_s = None
-            self._moves.end(self._stages.gap_s, self.coordinator.undone)
+            self._moves.end(self._stages, self.coordinator.undone)
 
     def _do(self, command: Command) -> None:
         match command:
             case Keep():
                 self._keep()
             case Say(site, message):
+                if isinstance(message, Send):  # said once processes wait for all new parts
+                    self._stages.end("prepare", time.monotonic())
                 self._say(site, message)
             case Ready(site, deployed, after):
                 self._say(site, Prepare(deployed.id_at(site), self._sealed(site, deployed), after))
@@ -299,6 +302,7 @@ class Server:
         )
         self.handle(Begin(move))
         self._move_s, self._stages = time.monotonic(), Stages()
+        self._stages.begin(self._move_s)
         self._bytes = dict.fromkeys(self._bytes, 0)
         steps = {step: (deployed.sites[step], to) for step, to in sites.items() if deployed.sites[step] != to}
         self._moves.begin(MoveAccount(id, time.time(), by, why, steps))
@@ -345,8 +349,8 @@ class Server:
         loop = asyncio.get_running_loop()
         try:
             flow = await self._imported(deployed)
-            gap_s, undone = self._stages.gap_s, self.coordinator.undone
-            if await loop.run_in_executor(None, self.policing.came, flow, deployed, gap_s, undone):
+            stages, undone = self._stages, self.coordinator.undone
+            if await loop.run_in_executor(None, self.policing.came, flow, deployed, stages, undone):
                 self._keep()
             decision = await loop.run_in_executor(None, self.policing.decide, flow, deployed, time.time())
             now = self.coordinator.kept.deployed
