@@ -1,4 +1,4 @@
-"""The demo's overload is one: its shares are of what the engine sustains, or of its full speed, and it looks at what came out."""
+"""The demo's overload is one: its shares are of what the engine sustains, or of full speed, and what came out is seen."""
 
 from __future__ import annotations
 

@@ -64,7 +64,9 @@ def city(output: Path, seconds: float, *, as_json: bool) -> None:
     else:
         _print(answer)
     if not answer["overload"]["is_overload"]:
-        err.print("the engine delivered all that was offered as an overload; is the machine busy? Run the demo once more")
+        err.print(
+            "the engine delivered all that was offered as an overload; is the machine busy? Run the demo once more"
+        )
         raise typer.Exit(1)
 
 

@@ -77,10 +77,10 @@ def descended(is_kept: Callable[[float], bool], full_speed: Callable[[], float],
         if visits >= limit or len(plausible) >= ENOUGH or max(ended) >= DOUBTED * full_hz:
             break
     is_sure = max(ended) >= PLAUSIBLE * full_hz > 0
-    return Found(max(ended) if is_sure else kept_hz, full_hz, visits, is_sure)
+    return Found(max(ended) or kept_hz, full_hz, visits, is_sure)
 
 
-class _Spent(Exception):
+class _SpentError(Exception):
     """There is no visit left, or no rate that is worth one."""
 
 
@@ -101,7 +101,7 @@ class _Search:
         """Return the highest rate that was kept, 0 for none, and whether the search came to its end."""
         try:
             return self._rate_hz(self._searched()), True
-        except _Spent:
+        except _SpentError:
             likely = [each for each in self._kept if self._missed[each] < BELIEVED]
             return max((self._rate_hz(each) for each in likely), default=0.0), False
 
@@ -120,7 +120,7 @@ class _Search:
         while not self._asked(step):
             step += 1
             if self._rate_hz(step) < self._least_hz:
-                raise _Spent
+                raise _SpentError
         return step
 
     def _borne(self, step: int) -> int:
@@ -150,7 +150,7 @@ class _Search:
 
     def _asked(self, step: int) -> bool:
         if self._rate_hz(step) < 1 or self.visits >= self._limit:
-            raise _Spent
+            raise _SpentError
         is_kept = self._is_kept(self._rate_hz(step))
         (self._kept if is_kept else self._missed)[step] += 1
         return is_kept
