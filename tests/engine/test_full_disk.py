@@ -104,7 +104,7 @@ def test_a_run_that_is_told_to_stop_does_not_wait_for_room_for_ever(on, disk, ca
     disk.full = True
     wait_until(lambda: "sink w waits until there is room" in caplog.text)
     run.stop()
-    with pytest.raises(RunError, match="sink 'w' found its disk full, and no room for 0.3 s after") as ended:
+    with pytest.raises(RunError, match=r"sink 'w' found its disk full, and no room for 0\.3 s after") as ended:
         run.wait(60)
     report = ended.value.report
     assert report.left > 0
@@ -131,9 +131,7 @@ def full_for_arrow(monkeypatch, tmp_path):
         return write
 
     monkeypatch.setattr(table, "write_parts", watched(table.write_parts, lambda *given: given[3]))
-    monkeypatch.setattr(
-        parquet._Encoded, "settle", watched(parquet._Encoded.settle, lambda encoded: encoded._path)
-    )
+    monkeypatch.setattr(parquet._Encoded, "settle", watched(parquet._Encoded.settle, lambda encoded: encoded._path))
     return full
 
 

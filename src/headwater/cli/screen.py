@@ -171,7 +171,7 @@ def print_report(report: Report, to: Console = console) -> None:
     for sink, told in report.extra.get("sinks", {}).items():
         if told.get("waiting"):
             to.print(
-                f"{told['waiting']:,} records for {sink} wait on disk for the next run: what is behind it has not taken them",
+                f"{told['waiting']:,} records for {sink} wait on disk for the next run: what is behind it did not take them",
                 markup=False,
             )
     if "promise" in report.extra:

@@ -7,7 +7,6 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
@@ -388,7 +387,8 @@ class EngineRun(ABC):
         """End a run that was told to stop and cannot drain, since a disk is full."""
         full = [task.name for task in self.tasks if task.failures.finds_no_room] if self.gives_up_room else []
         if full:
-            said = f"sink {full[0]!r} found its disk full, and no room for {closing.ROOM_S:g} s after the run was told to stop"
+            said = f"sink {full[0]!r} found its disk full, and no room for {closing.ROOM_S:g} s after the run"
+            said += " was told to stop"
             self.fail(RunError(f"{said}; what it has not written is counted as left", step=full[0]))
 
     def _until_next(self, end: float | None) -> float:
