@@ -412,6 +412,31 @@ def test_a_run_ends_when_nobody_reads_its_output_any_more(tmp_path, sink):
         assert said.splitlines()[-1] == "error: sink 'out' ended the run: nobody reads standard output any more"
 
 
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize("lanes", ["1", "2"])
+def test_a_run_whose_standard_streams_are_closed_writes_its_file_and_nothing_else_into_it(tmp_path, closed, lanes):
+    (tmp_path / "flow.py").write_text(
+        "from headwater import Flow, io\nflow = Flow('closed')\nitems = [{'n': n} for n in range(3)] + [{'n': 'x'}]\n"
+        "flow.read('in', io.Items(items, {'n': int})).write('out', io.JsonLines('out.jsonl'))\n"
+    )
+    words = f"exec {sys.executable} -m headwater run flow.py --lanes {lanes} {closed}"
+    done = subprocess.run(["sh", "-c", words], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr
+    assert sorted((tmp_path / "out.jsonl").read_text().split()) == ['{"n":0}', '{"n":1}', '{"n":2}']
+
+
+def test_records_for_a_standard_output_that_is_closed_are_not_lost_in_silence(tmp_path):
+    (tmp_path / "flow.py").write_text(
+        "from headwater import Flow, io\nflow = Flow('closed')\n"
+        "flow.read('in', io.Items([{'n': 1}])).write('out', io.JsonLines('-'))\n"
+    )
+    words = f"exec {sys.executable} -m headwater run flow.py >&-"
+    done = subprocess.run(["sh", "-c", words], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "sink 'out' ended the run: standard output is closed" in done.stderr
+
+
 @pytest.mark.parametrize("sink", ['JsonLines("-")', 'Csv("-")'])
 def test_records_go_to_standard_output_with_a_checkpoint_too(tmp_path, sink):
     (tmp_path / "flow.py").write_text(

@@ -59,6 +59,15 @@ def test_records_for_network_sinks_wait_in_the_folder_and_come_with_a_later_run(
     assert taken == list(range(10))
 
 
+@pytest.mark.parametrize("kept", [("--forward", "up,linger=200 ms"), ("--checkpoint", "ck")])
+def test_what_waits_at_the_end_is_told_in_words_whatever_else_is_quiet(typed, tmp_path, kept):
+    write(tmp_path, 9, 10)
+    code, out, _ = typed("--quiet", "run", "f.py", *kept)
+    assert code == 0
+    assert "10 records for up wait on disk for the next run" in " ".join(out.split())
+    assert "for here wait" not in out
+
+
 def test_with_a_checkpoint_a_sink_that_keeps_its_parts_beside_it_is_named(typed, tmp_path):
     write(tmp_path, 9, 3)
     code, _, err = typed("run", "f.py", "--forward", "up", "--checkpoint", "ck", "--json")

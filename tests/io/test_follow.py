@@ -111,6 +111,29 @@ def test_files_that_are_rotated_again_before_it_is_their_turn(path, reader):
     later.close()
 
 
+@pytest.mark.parametrize("is_copied", [True, False])
+@pytest.mark.parametrize("is_live", [True, False])
+def test_a_file_that_is_cut_off_and_renamed_before_anybody_looks_loses_nothing_that_came_after_the_cut(
+    path, reader, is_copied, is_live
+):
+    add(path, range(50))
+    assert taken(reader, 50) == list(range(50))
+    if is_copied:
+        add(path, range(50, 60))
+        copy_and_cut(path)
+    else:
+        os.truncate(path, 0)
+    add(path, range(60, 70))
+    path.rename(path.with_name("app.log.2"))
+    add(path, range(70, 80))
+    later = reader if is_live else io.JsonLines(path, FIELDS, follow=True).open(pytest.fail, reader.position)
+    expected = list(range(50 if is_copied else 60, 80))
+    assert taken(later, len(expected)) == expected
+    assert len(later.read(10, 0.1)) == 0
+    if not is_live:
+        later.close()
+
+
 def test_a_file_that_is_gone_is_told_and_reading_goes_on(path, reader, caplog):
     add(path, range(10))
     assert taken(reader, 10) == list(range(10))

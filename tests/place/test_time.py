@@ -9,10 +9,24 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from headwater.place import Budget, brute, exact, exact_latency, strategy, violations
+from headwater.place import (
+    Budget,
+    Model,
+    best,
+    brute,
+    cloud_only,
+    exact,
+    exact_aggregate,
+    exact_latency,
+    strategy,
+    violations,
+)
+from headwater.place.account import alternative
 from headwater.place.candidates import candidates
+from headwater.place.copies import with_copies
 from headwater.place.dense import dense
 from headwater.place.placement import Clock, slices
+from headwater.place.recount import Recount
 from headwater_bench.cases import ghosh
 from properties import examples
 
@@ -49,6 +63,56 @@ def test_a_search_that_would_take_for_ever_ends_in_time(monkeypatch, name, modul
     assert not found.proven
     assert not violations(problem, found.device.tolist())
     assert 0 < found.bound <= found.value or name != "brute-force"
+
+
+def test_a_program_is_not_solved_that_took_all_the_time_to_write_down(monkeypatch):
+    problem = queue_problem(3)
+    hint = best.quick(problem, Budget())
+    monkeypatch.setattr(exact_aggregate, "Clock", Ticking)
+    monkeypatch.setattr("headwater.place.program.Program.run", lambda *given: pytest.fail("there was no time left"))
+    found = exact_aggregate.solve(problem, Budget(time_s=0.1), hint=hint)
+    assert found.device.tolist() == hint.device.tolist()
+    assert not found.proven
+
+
+def test_whether_a_thousand_copies_are_few_is_known_without_counting(monkeypatch):
+    problem = with_copies(queue_problem(3), "s2", 1000)
+    field = dense(problem, candidates(problem))
+    monkeypatch.setattr(brute, "_partings", lambda *given: pytest.fail("numbers of hundreds of digits were counted"))
+    assert brute.count(field, 3_000_001) == 3_000_001
+
+
+def test_of_copies_on_one_device_one_is_asked_what_else_there_is(monkeypatch):
+    found = best.quick(with_copies(queue_problem(3), "s2", 50), Budget())
+    asked = []
+    monkeypatch.setattr("headwater.place.account.violations", lambda *given: asked.append(1) or violations(*given))
+    told = alternative(found)
+    assert told["next_best"]["step"]
+    used = len(set(found.device.tolist()))
+    assert len(asked) <= 16 * (len(found.problem.steps) - 50 + used)
+
+
+def test_quick_strategies_stop_when_time_is_up_and_give_what_they_have(monkeypatch):
+    tried = []
+    monkeypatch.setattr(best, "Clock", Ticking)
+    monkeypatch.setattr(best, "GREEDY", [lambda *given: tried.append(1) or cloud_only.solve(*given)] * 1000)
+    monkeypatch.setattr(best, "descend", lambda *given: pytest.fail("there was no time left"))
+    found = best.quick(queue_problem(3), Budget(time_s=0.1))
+    assert found.device is not None
+    assert len(tried) < 20
+
+
+@pytest.mark.parametrize("model", [Model.QUEUE, Model.ENGINE, Model.ROUND_ROBIN])
+def test_what_a_device_bears_is_counted_once_however_many_steps_are_there(monkeypatch, model):
+    """Each step asked all on its device: with a thousand copies a placement took seconds to verify."""
+    asked = []
+    plain = Recount.busy_of
+    monkeypatch.setattr(Recount, "busy_of", lambda recount, step: asked.append(step) or plain(recount, step))
+    problem = with_copies(dataclasses.replace(queue_problem(3), model=model), "s2", 200)
+    recount = Recount(problem, [0] * len(problem.steps))
+    recount.measure("critical")
+    recount.measure("aggregate")
+    assert len(asked) <= 4 * len(problem.steps)
 
 
 def test_two_hundred_queries_are_not_written_down_when_there_is_no_time_for_it(monkeypatch):

@@ -168,6 +168,12 @@ def print_report(report: Report, to: Console = console) -> None:
             f"of lane {', '.join(map(str, lost))}, which died, only what it had told by then is counted: what came in, out, "
             "dead, shed and left need not add up"
         )
+    for sink, told in report.extra.get("sinks", {}).items():
+        if told.get("waiting"):
+            to.print(
+                f"{told['waiting']:,} records for {sink} wait on disk for the next run: what is behind it did not take them",
+                markup=False,
+            )
     if "promise" in report.extra:
         print_promise(report.extra["promise"], to)
     to.print(steps_table(report.last, None, ""))

@@ -7,11 +7,12 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 from headwater.data.batch import END, NO_WATERMARK, Batch
+from headwater.engine import closing
+from headwater.engine.closing import close_within_grace, text_of
 from headwater.engine.options import Options
 from headwater.engine.scheduler import Activation, Throttle
 from headwater.engine.source import SourceThread
@@ -61,6 +62,7 @@ class EngineRun(ABC):
         self.throttle = Throttle(self.graph.downstream(), self.graph.sources(), self.graph.dead_letters())
         self.aborted = False
         self.stopping = threading.Event()
+        self._stopped_s: float | None = None  #: when it was told to stop
         self.done = threading.Event()
         self.error: RunError | None = None
         self.dead: deque[dict[str, str]] = deque(maxlen=_EXAMPLES)
@@ -187,12 +189,18 @@ class EngineRun(ABC):
         """Look, now and then, whether steps that do not come back hold up others; called without the lock."""
 
     def stop(self) -> None:
-        """Stop reading; what is in the queues is still processed."""
+        """Stop reading; what is in the queues is still processed, but for what a full disk has no room for in time."""
         self.stopping.set()
+        self._stopped_s = self._stopped_s or time.monotonic()
         for source in self.sources:
             source.let_go()
         if self.checkpointer is not None:
             self.checkpointer.look_now()
+
+    @property
+    def gives_up_room(self) -> bool:
+        """Whether it was told to stop so long ago that a full disk is not waited for any more."""
+        return self._stopped_s is not None and time.monotonic() > self._stopped_s + closing.ROOM_S
 
     def abort(self) -> None:
         """Stop at once; what is in the queues stays there and is counted as left."""
@@ -237,7 +245,7 @@ class EngineRun(ABC):
         try:
             checkpointer.finish()
         except Exception as error:
-            said = f"the last checkpoint could not be made: {_text(error)}; a later run goes on from the one before"
+            said = f"the last checkpoint could not be made: {text_of(error)}; a later run goes on from the one before"
             told = error if isinstance(error, RunError) else RunError(said)  # the checkpointer says it itself
             self.error = self.error or told
 
@@ -271,35 +279,12 @@ class EngineRun(ABC):
         hanging = self._hanging()
         for source in self.sources:
             if source.task not in hanging:
-                self._within_grace(source.task, source.close)
+                closed = close_within_grace(self, source.task, source.close)
+                self.error = self.error or closed
         for task in self.tasks:
             if task.operator is not None and task not in hanging:
-                self._within_grace(task, task.operator.close)
-
-    def _within_grace(self, task: Task, close: Callable[[], None]) -> None:
-        """Close in a thread of its own, so that one that hangs can be left behind."""
-        broken: list[BaseException] = []
-
-        def closing() -> None:
-            try:
-                close()
-            except BaseException as error:  # sys.exit() too: nobody else would hear of it
-                broken.append(error)
-
-        thread = threading.Thread(target=closing, name=f"close {task.name}", daemon=True)
-        thread.start()
-        aborted_s: float | None = None
-        while thread.is_alive() and (aborted_s is None or time.monotonic() < aborted_s + self.grace_s):
-            thread.join(0.1)
-            if self.aborted and aborted_s is None:
-                aborted_s = time.monotonic()
-        if thread.is_alive():
-            said = f"step {task.name!r} did not finish closing within {self.grace_s:g} s of being told to stop"
-            log.error(said)
-            self.error = self.error or RunError(said, step=task.name)
-        for error in broken:
-            task.lost(getattr(error, "records", 0))
-            self.error = self.error or RunError(f"step {task.name!r} could not finish: {_text(error)}", step=task.name)
+                closed = close_within_grace(self, task, task.operator.close)
+                self.error = self.error or closed
 
     def ended(self, task: Task) -> None:
         """Take note that an instance has seen its last record, however often it is said; called with the lock held."""
@@ -378,6 +363,7 @@ class EngineRun(ABC):
             self._kernels.save()  # now too, and not at the end alone: its steps may be about to run elsewhere
             self.add_worker()
             self._look_for_hanging(seen)
+            self._look_for_room()
             if end is not None and self._elapsed_s() >= end:
                 self.stop()
                 end = None
@@ -396,6 +382,14 @@ class EngineRun(ABC):
                     self.fail(RunError(f"step {task.name!r} {said}, and on_hang is 'stop'", step=task.name))
                     return
                 log.warning("step %s %s; does it hang?", task.name, said)
+
+    def _look_for_room(self) -> None:
+        """End a run that was told to stop and cannot drain, since a disk is full."""
+        full = [task.name for task in self.tasks if task.failures.finds_no_room] if self.gives_up_room else []
+        if full:
+            said = f"sink {full[0]!r} found its disk full, and no room for {closing.ROOM_S:g} s after the run"
+            said += " was told to stop"
+            self.fail(RunError(f"{said}; what it has not written is counted as left", step=full[0]))
 
     def _until_next(self, end: float | None) -> float:
         look_s = min(self.options.sample_s, self.options.hang_s)
@@ -478,8 +472,3 @@ class EngineRun(ABC):
         accounts = {name: each.account() for name, each in operators.items() if each.account is not None}
         told: dict[str, Any] = {"sinks": accounts} if accounts else {}
         return told if self.checkpointer is None else {**told, "checkpoints": self.checkpointer.to_json()}
-
-
-def _text(error: BaseException) -> str:
-    """Return what an error says, or what it is when it says nothing."""
-    return str(error) or type(error).__name__

@@ -60,7 +60,8 @@ A writer that gathers records may have `flush()`, which brings them where they b
 sent before may have `write_keyed(batch, key)`, with the same key whenever a batch is sent again; it is kept however often
 that fails, remembers what the other side has of the batch, and mends its own connection. One that
 brings them there later, or not at all, may have `account()`, which says how many, for the report; it is asked after `close`
-too.
+too. One whose `close` raises NoRoomError is closed again when there may be room, or where the run gives up it is given up by
+`abandon()`, if it has that.
 """
 
 from __future__ import annotations

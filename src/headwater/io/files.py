@@ -37,6 +37,8 @@ def explained(error: OSError, path: str | Path, doing: str) -> InputError:
         fix = "its directory does not exist; make it first"
     if error.errno == errno.EPIPE and str(path) == "-":  # another may come to a pipe that has a name
         return GoneError("nobody reads standard output any more")
+    if error.errno == errno.EBADF and str(path) == "-" and doing == "write":
+        return GoneError("standard output is closed; write the records to a file, with --output")
     kind = NoRoomError if error.errno in _FULL else InputError
     return kind(f"cannot {doing} {path}: {fix.format(cwd=os.getcwd())}")
 

@@ -130,9 +130,8 @@ class FollowedLines:
         if time.monotonic() < self._rotated_s + _GRACE_S:
             return False
         self._rotated_s = None
-        inode = 0 if self._is_cut() else self._inode  # what was not read of one that is cut off is in its copy
-        start = self._read_to - len(self._rest)
-        chain = deque(self._chain(inode, start, self.line, len(self._head), crc32(self._head)))
+        start = self._read_to - len(self._rest)  # what was not read of one that is cut off is in its copy
+        chain = deque(self._chain(self._inode, start, self.line, len(self._head), crc32(self._head)))
         if chain and chain[0].offset == start > 0:
             if os.fstat(chain[0].fd).st_size > self._read_to:
                 self._rest = b""  # there is more of its last line
@@ -214,13 +213,15 @@ class FollowedLines:
         else:  # nothing of it was read
             same = [each for each in names if each.stat().st_ino == inode]
         now = [self._path] if self._path in names else []
-        if not same:
-            return None, now
-        old = min(same, key=lambda each: (each.stat().st_ino != inode, -each.stat().st_mtime_ns))
-        if old == self._path:
-            return old, []
-        since = old.stat().st_mtime_ns
-        between = [each for each in names if each not in (old, self._path) and each.stat().st_mtime_ns > since]
+        # one that is still there but is not what it was has been cut off: what it has now came later, whatever its name
+        cut = [each for each in names if each not in same and each.stat().st_ino == inode]
+        old = min(same, key=lambda each: (each.stat().st_ino != inode, -each.stat().st_mtime_ns), default=None)
+        if old == self._path or not (same or cut):
+            return old, [] if old == self._path else now
+        since = min(each.stat().st_mtime_ns for each in [*([] if old is None else [old]), *cut])
+        between = [
+            each for each in names if each not in (old, self._path) and (each.stat().st_mtime_ns > since or each in cut)
+        ]
         return old, [*sorted(between, key=lambda each: each.stat().st_mtime_ns), *now]
 
 

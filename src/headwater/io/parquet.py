@@ -248,7 +248,10 @@ class ParquetWriter:
         return refused
 
     def close(self) -> None:
-        """Write what is gathered, finish the file and give it its name; raises InputError if there will be none."""
+        """Write what is gathered, finish the file and give it its name; raises InputError if there will be none.
+
+        Where that is for want of room, NoRoomError, it may be closed again, or has to be abandoned.
+        """
         if self._out.closed and self._failed is None:
             return
         try:
@@ -260,10 +263,16 @@ class ParquetWriter:
             self._settle()
             self._hidden.replace(self._path)  # while it is still ours
             self._out.close()
+        except NoRoomError as error:
+            raise NoRoomError(f"{error}; {self._taken:,} records wait for it", records=self._taken) from error
         except (OSError, InputError) as error:
             why = self._abandon(error)
             self._failed = None
             raise InputError(f"{why}; {self._taken:,} records are lost with it", records=self._taken) from error
+
+    def abandon(self) -> None:
+        """Leave no half a file behind."""
+        self._abandon(InputError(f"cannot write {self._path}: it was given up"))
 
     def _write_group(self) -> None:
         from headwater.io.arrow import table_of

@@ -116,12 +116,12 @@ class TableWriter:
         self._gathered = []
 
     def close(self) -> None:
-        """Write what is left; raises InputError with the number of records where that cannot be done."""
+        """Write what is left; raises InputError with the number of records where that cannot be done, or not yet."""
         try:
             self.flush()
         except InputError as error:
             left = self._waiting()
-            raise InputError(f"{error}; {left:,} records are not in the table", records=left) from error
+            raise type(error)(f"{error}; {left:,} records are not in the table", records=left) from error
 
     def _waiting(self) -> int:
         return sum(map(len, self._gathered))

@@ -18,6 +18,7 @@ from headwater.operators.undo import undo_of
 log = logging.getLogger(__name__)
 
 _FULL_NS = 100_000_000  #: after which it is seen whether a disk that was full has room
+_JUST_S = 1.0  #: many times that
 _QUIET_S = 60.0  #: between two warnings that it has none
 
 
@@ -36,11 +37,17 @@ class Failures:
         self.attempts = Attempts(policy) if isinstance(policy, Retry) and operator is not None else None
         self.stops = (policy.then if isinstance(policy, Retry) else policy) == "stop"
         self._told_full_s = -_QUIET_S
+        self._full_s = -_QUIET_S  # when a sink last found a disk full
 
     @property
     def operator(self) -> Operator | None:
         """The operator as it is now: one that was taken back is another. A source has none."""
         return self._operator if self._undo is None else self._undo.operator
+
+    @property
+    def finds_no_room(self) -> bool:
+        """Whether it is a sink that waits for room on a full disk: it has just tried."""
+        return time.monotonic() - self._full_s < _JUST_S
 
     def restored(self) -> None:
         """Learn that the operator got its state from elsewhere: it is not taken back to before that."""
@@ -82,8 +89,9 @@ class Failures:
         return ExitError(f"step {name!r} stopped the run, as its on_error says: {why}", step=name)
 
     def _wait_for_room(self, error: NoRoomError, batch: Batch, counters: Counters) -> None:
-        if time.monotonic() - self._told_full_s > _QUIET_S:
-            self._told_full_s = time.monotonic()
+        self._full_s = time.monotonic()
+        if self._full_s - self._told_full_s > _QUIET_S:
+            self._told_full_s = self._full_s
             log.warning("sink %s waits until there is room: %s", self._step.name, one_line(str(error)))
         counters.retries += 1
         raise RetryError(batch, _FULL_NS)

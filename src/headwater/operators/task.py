@@ -34,8 +34,8 @@ class Task:
         self.instance = instance
         self.name = instance.step.name
         self.operator = operator  #: None at a source, which has a reader instead
-        self._failures = Failures(instance.step, operator)
-        guarded = self._failures.guarded
+        self.failures = Failures(instance.step, operator)
+        guarded = self.failures.guarded
         #: what a batch is given to; somebody who wants to see records puts a look at them before it, see engine.peek
         self.operate = guarded.process if guarded is not None else _no_operator
         self.queue = Queue()
@@ -62,7 +62,7 @@ class Task:
         self.postponed: list[QueueEntry] = []  #: by the last activation: it goes back to the head of the queue
         self.resting_ns = 0  #: until when nothing is tried again
         self.router = Router(instance)
-        self._retries = self._failures.attempts is not None
+        self._retries = self.failures.attempts is not None
         #: the one place where the main output goes, when it is that simple: the way most records take
         self._straight = None if self._sets_time or self._retries else self.router.only_target()
         self.counters = Counters(time.perf_counter_ns())
@@ -253,8 +253,8 @@ class Task:
             self.tell_idle(False, deliveries)
         if batch is not None:
             result = self._operated(batch, self._ports[channel])
-            if self._failures.attempts is not None:
-                self._failures.attempts.over()
+            if self.failures.attempts is not None:
+                self.failures.attempts.over()
         if self.saver.saving is not None:
             self.saver.keep(channel, batch, watermark)
         if batch is not None:
@@ -293,9 +293,9 @@ class Task:
             return self.operate(batch, port)
         except Exception as error:
             try:
-                return self._failures.handle(batch, port, error, self.counters)
+                return self.failures.handle(batch, port, error, self.counters)
             finally:
-                self.operator = self._failures.operator  # it may have been taken back, whatever became of the batch
+                self.operator = self.failures.operator  # it may have been taken back, whatever became of the batch
 
     def _send(self, result: Output, deliveries: list[Delivery]) -> int:
         out = 0
@@ -304,8 +304,8 @@ class Task:
             if port > 0:
                 self.counters.sides[port] = self.counters.sides.get(port, 0) + batch.length
             if port == DEAD:
-                if self._failures.stops and batch.length:
-                    raise self._failures.stopped(batch.rows()[0]["error"])
+                if self.failures.stops and batch.length:
+                    raise self.failures.stopped(batch.rows()[0]["error"])
                 self.counters.dead += batch.length
                 self.on_dead(batch)
             elif port in self._late:
@@ -332,7 +332,7 @@ class Task:
         if earliest <= self.watermark:
             return 0
         self.watermark = earliest
-        out, guarded = 0, self._failures.guarded
+        out, guarded = 0, self.failures.guarded
         if guarded is not None and (earliest < END or not self._has_ended):
             out = self._timed(lambda: guarded.advance(earliest), deliveries)
         self.ended = earliest == END
@@ -437,13 +437,13 @@ class Task:
             self.operator.restore(saved["state"])
             for each in saved.get("changes", ()):
                 self.operator.change(each)
-            self._failures.restored()
+            self.failures.restored()
 
     def forget(self, select: Select) -> None:
         """Drop the state of keys that other tasks of the step have."""
         assert self.operator is not None
         self.operator.forget(select)
-        self._failures.restored()
+        self.failures.restored()
 
     def barrier(self, number: int, *, last: bool = False) -> list[Delivery]:
         """Return the barriers that a source sends behind its records; the last if none follow."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from headwater.data.batch import Batch
 from headwater.data.schema import Schema
-from headwater.errors import HeadwaterError, RunError
+from headwater.errors import HeadwaterError, NoRoomError, RunError
 from headwater.flow.endpoints import (
     Transaction,
     Writer,
@@ -71,10 +71,21 @@ class WriteOperator(Operator):
             throttle_by(self._writer, throttle)
 
     def close(self) -> None:
-        """Close the sink, once."""
+        """Close the sink, once; where it raises NoRoomError it may be closed again, or is to be given up."""
         writer, self._writer = self._writer, None
         if writer is not None:
-            writer.close()
+            try:
+                writer.close()
+            except NoRoomError:
+                self._writer = writer
+                raise
+
+    def abandon(self) -> None:
+        """Give up a sink that a full disk has no room for: what it has begun is removed, where it can say how."""
+        writer, self._writer = self._writer, None
+        given_up = getattr(writer, "abandon", None)
+        if given_up is not None:
+            given_up()
 
 
 class TimedWriteOperator(WriteOperator):

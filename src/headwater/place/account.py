@@ -144,7 +144,13 @@ def alternative(placement: Placement, *, per_step: int = 16) -> dict[str, Any]:
     value = goal.value(placement.score)
     best: tuple[float, int, int] | None = None
     barred: tuple[float, int, int, Violation] | None = None
+    tried: set[tuple[str, int]] = set()
     for step in np.flatnonzero(problem.pinned < 0).tolist():
+        copied = problem.steps[step].rpartition(" #")[0] if problem.share[step] < 1 else problem.steps[step]
+        kind = (copied, int(placement.device[step]))
+        if kind in tried:
+            continue  # copies of a step on one device are equal: what holds of one holds of all
+        tried.add(kind)
         others = [d for d in candidates(problem).tolist() if d != placement.device[step]]
         near = problem.net.latency_s(np.full(len(others), placement.device[step]), np.array(others, np.int64))
         for at in np.argsort(near, kind="stable")[:per_step].tolist():

@@ -32,7 +32,7 @@ def solve(problem: Problem, budget: Budget | None = None, *, prove: bool = True)
         return dataclasses.replace(exact.solve(problem, budget), strategy="best", seconds=clock.spent_s)
     found = quick(problem, budget)
     if _needs_search(problem, budget):
-        found = _better(found, _searched(problem, budget, found))
+        found = _better(found, _searched(problem, budget, clock.left_s, found))
     if prove and clock.left_s > PROOF_S:
         rest = dataclasses.replace(budget, time_s=clock.left_s)
         proof = exact.solve(problem, rest, hint=found)
@@ -49,14 +49,24 @@ def solve(problem: Problem, budget: Budget | None = None, *, prove: bool = True)
 
 
 def quick(problem: Problem, budget: Budget) -> Placement | None:
-    """The best that greedy strategies and descent reach, or None; milliseconds on any net."""
-    grown = [found for strategy in GREEDY if (found := strategy(problem, budget)).device is not None]
+    """The best that greedy strategies and descent reach, or None; milliseconds on any net, longer with many steps.
+
+    When time is up, what is there is enough.
+    """
+    clock, grown = Clock(budget), list[Placement]()
+    for strategy in GREEDY:
+        found = strategy(problem, budget)
+        if found.device is not None:
+            grown.append(found)
+        if grown and clock.left_s == 0:
+            break
     grown.sort(key=lambda found: found.value)
     best = grown[0] if grown else None
     if problem.model is Model.QUEUE:
         starts = {found.device.tobytes(): found.device for found in grown if found.device is not None}
         for device in list(starts.values())[:DESCENTS]:
-            best = _better(best, descend(problem, device, budget))
+            if clock.left_s > 0:
+                best = _better(best, descend(problem, device, dataclasses.replace(budget, time_s=clock.left_s)))
     return best
 
 
@@ -65,10 +75,11 @@ def _needs_search(problem: Problem, budget: Budget) -> bool:
     return problem.model is not Model.QUEUE or budget.goal(problem) != AGGREGATE
 
 
-def _searched(problem: Problem, budget: Budget, begin: Placement | None) -> Placement | None:
+def _searched(problem: Problem, budget: Budget, left_s: float, begin: Placement | None) -> Placement | None:
     from headwater.place import anneal
 
-    found = anneal.solve(problem, budget, steps=moves(budget), begin=None if begin is None else begin.device)
+    left = dataclasses.replace(budget, time_s=left_s)
+    found = anneal.solve(problem, left, steps=moves(budget), begin=None if begin is None else begin.device)
     return found if found.device is not None else None
 
 

@@ -59,6 +59,8 @@ def count(field: Dense, limit: int, canonical: bool = True) -> int:
     free = len(field.free)
     if not canonical:
         return int(min(limit, field.service.shape[1] ** free))
+    if field.service.shape[1] > 1 and free > limit.bit_length():
+        return limit  # two equal devices are enough for 2 ** (free - 1); of a thousand steps, that has 300 digits
     ways = [1] + [0] * free  # of so many of the steps on the devices seen so far
     for size in _families(field):
         heaps = _partings(free, size)

@@ -34,8 +34,8 @@ def descend(problem: Problem, device: Ints, budget: Budget | None = None) -> Pla
         capacity.put(step, capacity.row(int(device[step])))
     free = [step for step in problem.order if problem.pinned[step] < 0]
     for _ in range(ROUNDS):
-        moves = sum(_moved(capacity, step) for step in free)
-        if not moves or clock.left_s == 0:
+        moves = sum(_moved(capacity, step) for step in free if clock.left_s > 0)
+        if not moves:
             break
     return judge(problem, "descent", capacity.devices(), budget, clock.spent_s)
 

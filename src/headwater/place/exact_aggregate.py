@@ -40,7 +40,11 @@ def solve(problem: Problem, budget: Budget | None = None, *, hint: Placement | N
     notes = {"devices": float(len(listed.device))}
     while clock.left_s > 0:
         cutoff = _value(problem, budget, best)
-        status, device, reached = Program(problem, budget, listed, touched).run(clock.left_s, cutoff)
+        try:
+            program = Program(problem, budget, listed, touched, clock)
+        except TimeoutError:  # there is no time left to solve what takes so long to write down
+            break
+        status, device, reached = program.run(clock.left_s, cutoff)
         if status == "infeasible":
             if best is None:
                 reason = f"'{problem.name}' is proven to have no valid placement"
@@ -49,7 +53,11 @@ def solve(problem: Problem, budget: Budget | None = None, *, hint: Placement | N
             break
         bound = max(bound, reached)
         if device is not None and (device < 0).any():  # the bound stands, the answer does not: look among real devices
-            _, device, _ = Program(problem, budget, listed.real(), touched).run(clock.left_s, cutoff)
+            try:
+                program = Program(problem, budget, listed.real(), touched, clock)
+            except TimeoutError:
+                break
+            _, device, _ = program.run(clock.left_s, cutoff)
         before, best = best, _better(problem, budget, best, device)
         if device is None or not problem.shares_processor or _closed(problem, budget, best, bound):
             break

@@ -17,7 +17,7 @@ import numpy as np
 from headwater.net.arrays import Floats, Ints
 from headwater.place import constraint_table as table
 from headwater.place.hosts import Hosts
-from headwater.place.placement import Budget
+from headwater.place.placement import Budget, Clock
 from headwater.place.problem import NOTHING_TAKEN, Model, Problem
 
 Sum = dict[int, float]
@@ -29,10 +29,12 @@ TANGENTS = (0.0, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95)
 
 
 class Program:
-    """Builds the rows and columns of the program and hands them to HiGHS."""
+    """Builds the rows and columns of the program and hands them to HiGHS; raises TimeoutError where that takes too long."""
 
-    def __init__(self, problem: Problem, budget: Budget, hosts: Hosts, tangents: Iterable[float] = ()) -> None:
-        self.problem, self.budget, self.hosts = problem, budget, hosts
+    def __init__(
+        self, problem: Problem, budget: Budget, hosts: Hosts, tangents: Iterable[float] = (), clock: Clock | None = None
+    ) -> None:
+        self.problem, self.budget, self.hosts, self._clock = problem, budget, hosts, clock
         self._devices_listed = table.Devices(hosts.device, hosts.kind, hosts.zone[hosts.zone_at])
         self._tangents = sorted({*TANGENTS, *tangents})
         # the solver lets rows be off by 1e-6, so times are counted in units in which that is nothing
@@ -65,6 +67,8 @@ class Program:
         return len(self.upper) - 1
 
     def _row(self, terms: Sum, low: float, high: float) -> None:
+        if self._clock is not None and self._clock.left_s == 0:
+            raise TimeoutError
         fixed = terms.pop(-1, 0.0)
         if terms:
             self.rows.append((terms, low - fixed, high - fixed))

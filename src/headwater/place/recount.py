@@ -35,7 +35,14 @@ class Recount:
         self._outside: dict[int, list[int]] = {host: [] for host in self.hosts}
         for i, host in enumerate(self.device):
             self._on[host].append(i)
+        # worked out once: with a thousand steps on a device, asking all of them for each would take seconds
+        self._busy: dict[int, float] = {}
+        self._turn_s: dict[int, float] = {}
+        self._in: list[list[int]] = [[] for _ in self.device]
+        self._out: list[list[int]] = [[] for _ in self.device]
         for e, (a, b) in enumerate(self.streams):
+            self._out[a].append(e)
+            self._in[b].append(e)
             for host in {self.device[a], self.device[b]} if self.device[a] != self.device[b] else ():
                 self._outside[host].append(e)
 
@@ -54,11 +61,15 @@ class Recount:
 
     def busy(self, host: int) -> float:
         """How busy a device is."""
-        return sum((self.busy_of(i) for i in self.on(host)), self.taken(host, "utilisation"))
+        if host not in self._busy:
+            self._busy[host] = sum((self.busy_of(i) for i in self.on(host)), self.taken(host, "utilisation"))
+        return self._busy[host]
 
     def turn_s(self, host: int) -> float:
         """Seconds for one turn of all steps on a device."""
-        return sum((self.work_s[i] for i in self.on(host)), self.taken(host, "turn_s"))
+        if host not in self._turn_s:
+            self._turn_s[host] = sum((self.work_s[i] for i in self.on(host)), self.taken(host, "turn_s"))
+        return self._turn_s[host]
 
     def fastest_hz(self, host: int) -> float:
         """Records per second of the busiest step on a device."""
@@ -139,17 +150,17 @@ class Recount:
             missing[b] += 1
         ready = [i for i, count in enumerate(missing) if not count]
         for step in ready:  # grows while we walk along it
-            for a, b in self.streams:
-                if a == step:
-                    missing[b] -= 1
-                    if not missing[b]:
-                        ready.append(b)
+            for e in self._out[step]:
+                b = self.streams[e][1]
+                missing[b] -= 1
+                if not missing[b]:
+                    ready.append(b)
         return ready
 
     def _critical(self) -> float:
         until = [0.0] * len(self.device)
         for step in self._sequence():
-            came = [until[a] + self.stream_s(e) for e, (a, b) in enumerate(self.streams) if b == step]
+            came = [until[self.streams[e][0]] + self.stream_s(e) for e in self._in[step]]
             until[step] = max(came, default=0.0) + self.step_s(step)
         return max(until)
 
@@ -157,7 +168,7 @@ class Recount:
         """All source-to-sink paths, each weighted by the shares of the copies on it; summed from the sinks on."""
         weight, seconds = [0.0] * len(self.device), [0.0] * len(self.device)
         for step in reversed(self._sequence()):
-            out = [(e, b) for e, (a, b) in enumerate(self.streams) if a == step]
+            out = [(e, self.streams[e][1]) for e in self._out[step]]
             onward = sum(weight[b] for _, b in out) if out else 1.0
             later = sum(seconds[b] + weight[b] * self.stream_s(e) for e, b in out)
             share = float(self.problem.share[step])

@@ -26,7 +26,6 @@ from headwater_bench.experiments.trial import BOUND_MS, machine
 LOADS = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.2)
 CALM = 0.8  #: of the highest sustained rate, up to which latency is to stay low
 _VISITS = 3
-_TRIAL, _LEAST_S = 0.4, 1.5  #: of the measured time, that a rate is tried on the way down, and for how long at least
 _ATTEMPTS = 6  #: at most, at the curve of a flow; only a flow that did not keep a rate has more than one
 
 Curve = dict[float, list[Point]]  #: the visits of each load, in turn
@@ -49,18 +48,16 @@ def run(
     chosen = {name: FLOWS[name] for name in flows or FLOWS}
     for subject in chosen.values():
         compile_kernels(subject)
-    trial_s = max(_LEAST_S, _TRIAL * span)
-    highest = {
-        name: highest_sustained(subject, span / _VISITS, _VISITS, trial_s=trial_s) for name, subject in chosen.items()
-    }
+    found = {name: highest_sustained(subject, span / _VISITS, _VISITS) for name, subject in chosen.items()}
+    highest = {name: each.rate_hz for name, each in found.items()}
     for name, rate_hz in highest.items():
         if not rate_hz:
             raise RunError(f"{name} keeps no rate at all within {BOUND_MS:g} ms here; is the machine busy?")
     curves, attempts = _curves(chosen, highest, on or ["engine"], span / _VISITS)
     answer: dict[str, Any] = {"machine": machine(), "seconds": span, "visits": _VISITS}
     for (name, runner), curve in curves.items():
-        found = {**_answer(curve, highest[name]), "attempts": attempts[name]}
-        answer[name if runner == "engine" else f"{name}.{runner}"] = found
+        told = {**_answer(curve, highest[name]), "attempts": attempts[name], "restless": not found[name].is_sure}
+        answer[name if runner == "engine" else f"{name}.{runner}"] = told
     if output is not None:
         output.mkdir(parents=True, exist_ok=True)
         _write(curves, highest, output)
@@ -155,6 +152,9 @@ def table(answer: dict[str, Any]) -> str:
     lines.append(
         f"a highest rate was measured, {_ATTEMPTS} at most: one that is not kept, or below which one is not, is none"
     )
+    restless = [name for name, found in answer.items() if isinstance(found, dict) and found["restless"]]
+    if restless:
+        lines.append(f"the machine was too restless to be sure of the highest rate of {', '.join(restless)}")
     return "\n".join(lines)
 
 

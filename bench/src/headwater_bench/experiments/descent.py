@@ -1,36 +1,54 @@
 """The search for the highest rate that a flow sustains: one below which every lower rate is kept too.
 
-From full speed down, by small steps. What a machine's host does in a bad moment costs a step of 6 % then, and is tried
-again before that; on the way up it had ended the search at the rate before, a quarter lower. What a good moment has let
-pass is found out by asking for it again, with rates below it, as long and as often as it will be measured.
+What others on a machine do makes a rate that is sustained look as if it were not, for a moment or for many seconds; the
+other way about is rare. So a miss is not believed at once, nor asked about again at once, while the same others are still
+there. From full speed down by small steps, each rate is tried once, until one is kept; the rates below it are asked for,
+round by round; and then those above it, which were missed on the way down, once more, up to the first that stays missed.
+
+What a flow works off at full speed, when all is there at once, says what is plausible. Where a search leads far below
+that, all of it is done again, since what disturbed it may be gone; the best of them counts. And it ends: after so many
+visits it tells what it has, and whether that is worth anything.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from functools import partial
+from typing import NamedTuple
 
 from headwater_bench.experiments.sustained import Subject, measured, together
 
-#: of full speed, at which a flow works off what is always there: the rate tried first, should that have been a bad moment
+#: of full speed: the rate tried first, should that have been a bad moment
 FIRST = 1.06
-#: of a rate that was found: what has to be kept as well, in turn
-BELOW = (1.0, 0.9, 0.8, 0.7)
-DOWN = 0.94  #: the next rate that is tried, of one that was not kept
+DOWN = 0.94  #: the next lower rate, of one
+#: steps below a rate that was kept, of which each has to be kept as well: 0.88, 0.78 and 0.69 of it
+BELOW = (2, 4, 6)
+#: of full speed, below which a sustained rate is searched for once more: ETL keeps 0.83 to 0.95 of it
+DOUBTED = 0.8
+PLAUSIBLE = 0.65  #: of full speed, below which it is not believed at all
+SEARCHES = 3  #: that are begun; the last goes down as far as it leads
+ENOUGH = 2  #: searches that came to their end at a plausible rate
+TWICE = 2  #: that the rate itself has to be kept, since a good moment may let one pass
+BELIEVED = 3  #: misses, before a rate counts as not kept
+#: the same below a rate that is kept: there a miss is either a bad moment or a valley, and would cost many steps
+BELIEVED_BELOW = 4
+VISITS = 36  #: to rates, after which the search ends
 _FULL_HZ, _FULL_S = 1e9, 1.0  #: more than any flow can take, and how long it is offered
 
 
-def highest_sustained(subject: Subject, seconds: float, visits: int = 1, *, trial_s: float | None = None) -> float:
-    """Return the highest rate found that was kept `visits` times for `seconds`, and so were rates below it; 0 for none.
+class Found(NamedTuple):
+    """What a search found."""
 
-    `trial_s` is how long a rate is tried on the way down to one that may be it.
-    """
-    full_hz = max(full_speed(subject) for _ in range(2))  # others only slow it down
-    return descended(
-        partial(is_kept, subject, seconds=trial_s or seconds, visits=1),
-        partial(is_kept, subject, seconds=seconds, visits=visits),
-        FIRST * full_hz,
-    )
+    rate_hz: float  #: the highest rate that was kept, as those below it; 0 for none
+    full_hz: float  #: what the flow works off when all is there at once
+    visits: int
+    is_sure: bool  #: whether the search came to its end, at a rate that is plausible by the full speed
+
+
+def highest_sustained(subject: Subject, seconds: float, visits: int = 1) -> Found:
+    """Return the highest rate that a flow keeps for `visits` times `seconds`, as it does rates below it."""
+    return descended(partial(is_kept, subject, seconds=seconds, visits=visits), partial(full_speed, subject))
 
 
 def is_kept(subject: Subject, rate_hz: float, *, seconds: float, visits: int) -> bool:
@@ -43,17 +61,99 @@ def full_speed(subject: Subject) -> float:
     return measured("", "engine", 0.0, _FULL_HZ, subject, _FULL_S).out_hz
 
 
-def descended(passes: Callable[[float], bool], is_kept: Callable[[float], bool], rate_hz: float) -> float:
-    """Go down from a rate until it passes, and it and those `BELOW` it are all kept; return that rate, 0 if there is none.
+def descended(is_kept: Callable[[float], bool], full_speed: Callable[[], float], limit: int = VISITS) -> Found:
+    """Search from full speed down for the highest rate that is kept, as those below it are, in `limit` visits at most."""
+    full_hz = kept_hz = 0.0
+    visits, ended = 0, [0.0]
+    for number in range(1, SEARCHES + 1):
+        full_hz = max(full_hz, full_speed(), full_speed())  # others only slow it down
+        search = _Search(is_kept, full_hz, limit - visits, 0.0 if number == SEARCHES else PLAUSIBLE)
+        rate_hz, is_over = search.found()
+        visits, kept_hz = visits + search.visits, max(kept_hz, rate_hz)
+        full_hz = max(full_hz, full_speed())  # now as well: both at first may have been in one bad moment
+        if is_over:
+            ended.append(rate_hz)
+        plausible = [each for each in ended if each >= PLAUSIBLE * full_hz]
+        if visits >= limit or len(plausible) >= ENOUGH or max(ended) >= DOUBTED * full_hz:
+            break
+    is_sure = max(ended) >= PLAUSIBLE * full_hz > 0
+    return Found(max(ended) or kept_hz, full_hz, visits, is_sure)
 
-    What is not kept is asked for once more before the rate is given up.
-    """
-    while rate_hz >= 1:
-        if _in_two(passes, rate_hz) and all(_in_two(is_kept, share * rate_hz) for share in BELOW):
-            return rate_hz
-        rate_hz *= DOWN
-    return 0.0
+
+class _SpentError(Exception):
+    """There is no visit left, or no rate that is worth one."""
 
 
-def _in_two(is_kept: Callable[[float], bool], rate_hz: float) -> bool:
-    return is_kept(rate_hz) or is_kept(rate_hz)
+class _Search:
+    """One search; rates are numbered from the first one down, and those above it, should it be kept, are negative."""
+
+    def __init__(self, is_kept: Callable[[float], bool], full_hz: float, limit: int, plausible: float) -> None:
+        self._is_kept, self._first_hz, self._limit = is_kept, FIRST * full_hz, limit
+        self._least_hz = max(1.0, plausible * full_hz)
+        self._kept: Counter[int] = Counter()
+        self._missed: Counter[int] = Counter()
+
+    @property
+    def visits(self) -> int:
+        return self._kept.total() + self._missed.total()
+
+    def found(self) -> tuple[float, bool]:
+        """Return the highest rate that was kept, 0 for none, and whether the search came to its end."""
+        try:
+            return self._rate_hz(self._searched()), True
+        except _SpentError:
+            likely = [each for each in self._kept if self._missed[each] < BELIEVED]
+            return max((self._rate_hz(each) for each in likely), default=0.0), False
+
+    def _searched(self) -> int:
+        step = self._descended()
+        while True:
+            borne = step = self._borne(step)
+            while self._is_kept_in(step - 1, 1):
+                step -= 1
+            if step == borne:
+                return step
+
+    def _descended(self) -> int:
+        """Go down from the top, each rate once, to the first that is kept."""
+        step = 0
+        while not self._asked(step):
+            step += 1
+            if self._rate_hz(step) < self._least_hz:
+                raise _SpentError
+        return step
+
+    def _borne(self, step: int) -> int:
+        """Go down to the first that is kept twice, and below which others are kept."""
+        while True:
+            below = [step + each for each in BELOW]
+            if not self._is_kept_in(step, TWICE):
+                step += 1
+            elif not self._are_kept(below):
+                step = 1 + max(each for each in below if self._missed[each] >= BELIEVED_BELOW)
+            else:
+                return step
+
+    def _are_kept(self, steps: Sequence[int]) -> bool:
+        """Ask for each until it is kept, in turns: what is missed is asked for again when others may have gone."""
+        while left := [each for each in steps if not self._kept[each]]:
+            if any(self._missed[each] >= BELIEVED_BELOW for each in left):
+                return False
+            for each in left:
+                self._asked(each)
+        return True
+
+    def _is_kept_in(self, step: int, times: int) -> bool:
+        while self._kept[step] < times and self._missed[step] < BELIEVED:
+            self._asked(step)
+        return self._kept[step] >= (times if self._missed[step] < BELIEVED else TWICE)
+
+    def _asked(self, step: int) -> bool:
+        if self._rate_hz(step) < 1 or self.visits >= self._limit:
+            raise _SpentError
+        is_kept = self._is_kept(self._rate_hz(step))
+        (self._kept if is_kept else self._missed)[step] += 1
+        return is_kept
+
+    def _rate_hz(self, step: int) -> float:
+        return self._first_hz * DOWN**step
