@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from headwater.data.column import Text
-from headwater.data.decimal import read_decimal, write_float32, write_int
+from headwater.data.decimal import read_decimal, widened, write_float32, write_int
 from headwater.data.text_format import float32_texts
 
 decimals = st.from_regex(r"\A[+-]?[0-9]{0,20}(\.[0-9]{0,20})?([eE][+-]?[0-9]{0,5})?\Z")
@@ -106,3 +106,10 @@ def test_floats_next_to_a_border_are_written_as_shortly_as_numpy_does():
     shortest = [np.format_float_positional(value, unique=True, trim="0") for value in values]
     assert list(map(len, written)) == list(map(len, shortest))  # of two that are as near, NumPy takes the even one
     np.testing.assert_array_equal(np.array(written, np.float32), values)
+
+
+@given(st.lists(st.floats(width=32), min_size=1))
+@example([0.0, -0.0, 1e-45, 3.4028234663852886e38, 9999999.0, 1e7, 0.001, 2.0**-149, -(2.0**-126), 2.0**-44])
+def test_a_float_that_is_widened_prints_as_the_32_bits_did(values):
+    narrow = np.array(values, np.float32)
+    assert repr(widened(narrow).tolist()) == repr(narrow.astype("U").astype(np.float64).tolist())

@@ -37,7 +37,7 @@ def test_flows_say_what_handwritten_programs_say(spark, tmp_path, flow):
 
 
 def test_a_flow_is_told_over_the_best_of_five_programs(spark, tmp_path, monkeypatch):
-    took = {"ours": 2.0, "native": 9.0, "arrow": 5.0, "transform": 8.0, "bucket": 4.0, "job": 3.0}
+    took = {"ours": 2.0, "native": 9.0, "arrow": 5.0, "transform": 8.0, "bucket": 4.0, "job": 3.0, "bare": 1.0}
     runs = []
 
     def seconds(bench, way, form):
@@ -46,12 +46,13 @@ def test_a_flow_is_told_over_the_best_of_five_programs(spark, tmp_path, monkeypa
 
     monkeypatch.setattr(Bench, "seconds", seconds)
     monkeypatch.setattr(Bench, "differences", lambda bench, way, forms: ["other"] if way == "text" else [])
-    answer = bench.run(only=["pred"], messages=600, sensors=56, repeats=2, output=tmp_path)
+    answer = bench.run(only=["pred", "warm"], messages=600, sensors=56, repeats=2, output=tmp_path)
     told = answer["pred"]
     assert told["over_handwritten"] == told["text"]["over_handwritten"] == 1.5
     assert (told["text"]["best"], told["parquet"]["best"], told["parquet"]["over_handwritten"]) == ("job", "bucket", 2)
-    assert runs[6:9] == ["ours", "job", "bucket"]  # who have a second turn
+    assert runs[7:11] == ["ours", "job", "bucket", "bare"]  # who have a second turn
     assert told["text"]["rates"]["ours"] == 300
+    assert told["text"]["bare_s"] == 1
     assert told["outputs_equal"] is False
     assert told["warm"]["differences"] == []
     assert len((tmp_path / "spark.csv").read_text().splitlines()) == 1 + 6 + 6 + 4
@@ -94,6 +95,8 @@ def test_latency_is_told_beside_the_floor(spark, monkeypatch):
 def test_a_part_that_is_not_there_is_refused():
     with pytest.raises(RunError, match=r"there is no part 'elt'.*did you mean 'etl'"):
         bench.run(only=["elt"])
+    with pytest.raises(RunError, match=r"there is no way 'texts'.*did you mean 'text'"):
+        bench.run(only=["etl"], ways=["texts"])
 
 
 def test_a_comparison_sees_what_differs():

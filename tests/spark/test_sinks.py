@@ -67,7 +67,7 @@ def write_all(sink, batch_id, kill_at, monkeypatch):
             if kill_at == f"write {number}":
                 raise Killed
             if isinstance(sink, TableParts) and number:
-                sink.stage(sink.staging.write([batch]))
+                sink.stage(sink.staging.write(batch)[0])
             else:
                 sink.write(batch)
         if kill_at == "before commit":
@@ -131,7 +131,7 @@ def test_a_new_checkpoint_adds_to_a_table(tmp_path, kind):
 def test_a_reader_never_sees_files_of_a_micro_batch_that_is_not_committed(tmp_path):
     sink: Any = open_sink(step_for(io.ParquetTable(tmp_path / "t", by="city")), tmp_path / "checkpoint")
     assert begun(sink, 0)
-    sink.stage(sink.staging.write([of(range(9))]))
+    sink.stage(sink.staging.write(of(range(9)))[0])
     assert ds.dataset(tmp_path / "t").files == []
     sink.commit(0)
     assert sorted(table_numbers(tmp_path / "t")) == list(range(9))

@@ -7,7 +7,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from headwater.data.jit import kernel, small_kernel
+from headwater.data.jit import kernel, small_kernel, uncompiled
 
 _MINUS, _PLUS, _DOT, _ZERO, _NINE = 45, 43, 46, 48, 57
 _UPPER_E, _LOWER_E = 69, 101
@@ -153,6 +153,44 @@ def _shortest(x: float) -> tuple[int, int]:
     while best % 10 == 0:
         best, best_power = best // 10, best_power + 1
     return best, best_power
+
+
+@kernel
+def _widened(values: NDArray[np.float32]) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    # The floats, and which of them are so large or so small that a text has to say.
+    out, odd, many = np.empty(len(values), np.float64), np.empty(len(values), np.int64), 0
+    for i in range(len(values)):
+        x = float(values[i])
+        out[i] = x
+        if x == 0.0 or not np.isfinite(x):
+            continue
+        if not 1e-3 <= abs(x) < 1e7:
+            odd[many] = i
+            many += 1
+            continue
+        digits, power = _shortest(abs(x))
+        if power < 0 and digits % 2 and abs(x) * _TEN[-power] - digits == -0.5:
+            digits -= 1  # of two that are as near, NumPy and Python have the even one
+        near = digits / _TEN[-power] if power < 0 else digits * _TEN[power]
+        out[i] = -near if x < 0.0 else near
+    return out, odd[:many]
+
+
+@uncompiled(_widened)
+def _widened_by_text(values: NDArray[np.float32]) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    return values.astype("U").astype(np.float64), np.zeros(0, np.int64)
+
+
+def widened(values: NDArray[np.float32]) -> NDArray[np.float64]:
+    """Return for each 32-bit float the 64-bit one of its shortest decimal, which prints no more digits than that has.
+
+    >>> widened(np.array([0.1, 8], np.float32)).tolist()
+    [0.1, 8.0]
+    """
+    found, odd = _widened(values)
+    if len(odd):
+        found[odd] = _widened_by_text(values[odd])[0]
+    return found
 
 
 @kernel

@@ -145,11 +145,8 @@ class Sink(Protocol):
 class Staging(Protocol):
     """Writes records out of sight, in whichever process they are; who owns the sink lets them appear."""
 
-    def parted(self, batch: Batch) -> tuple[Batch, Refused]:
-        """Return the records that can be written, and why the others cannot."""
-
-    def write(self, batches: Sequence[Batch]) -> bytes:
-        """Write records; return what `StagedWriter.stage` needs to know of them."""
+    def write(self, batch: Batch) -> tuple[bytes, Batch, Refused]:
+        """Write the records that can be; return what `StagedWriter.stage` needs to know of them, and why others cannot."""
 
 
 class NumberedWriter(ABC):

@@ -17,7 +17,7 @@ from headwater.errors import InputError
 from headwater.io.files import explained, hold, write_all
 
 _CHUNK = 2**18
-_RANGE_CHUNK = 2**20  # who reads a range wants all of it, in few large batches
+_RANGE_CHUNK = 2**22  # who reads a range wants all of it, in few large batches
 _PEEKED = 2**22  # bytes to look at before reading
 _LONGEST = 2**24  # a line beyond this is no text: an archive, an image
 _BOM = b"\xef\xbb\xbf"

@@ -11,6 +11,7 @@ import numpy as np
 
 from headwater.data.batch import Batch, stamped
 from headwater.data.column import Array, Column, Nullable, Text, column_of, parts
+from headwater.data.decimal import widened
 from headwater.data.schema import DTYPES, Schema, Type
 from headwater.data.timestamps import is_moment, micros_of_text, moments_as_text
 from headwater.errors import InputError
@@ -188,7 +189,7 @@ def short_floats(column: Column) -> list[Any]:
     [0.1, 8.0]
     """
     values, valid = parts(column)
-    short = np.asarray(values, np.float32).astype("U").astype(np.float64)
+    short = widened(np.ascontiguousarray(values, np.float32))
     return short.tolist() if valid is None else Nullable(short, valid).tolist()
 
 

@@ -180,5 +180,11 @@ def _is_users(name: str, module: ModuleType) -> bool:
     file = getattr(module, "__file__", None)
     if not file or name == "__main__" or module.__name__ != name:  # main is sent whole anyway
         return False
+    return _is_of_user(file)
+
+
+@cache
+def _is_of_user(file: str) -> bool:
+    """Say so of a file, once: to look at those of a thousand modules takes long enough."""
     path = str(Path(file).resolve())
     return path.endswith(".py") and not path.startswith((*_INSTALLED, _OURS))

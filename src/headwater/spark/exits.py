@@ -82,13 +82,12 @@ class Exits:
         if staging is None or batch is None:
             yield from self._to_bucket(-1 - target % 2, target, batch, watermarks, emitted_ns)
             return
-        kept, refused = staging.parted(batch)
+        said, kept, refused = staging.write(batch)
         if refused:  # which the driver will be told too, and makes dead letters of
             yield from self._to_bucket(-1 - target % 2, target, batch.take(np.array(sorted(refused))), [], emitted_ns)
             batch = kept
         if not batch.length:
             return
-        said = staging.write([batch])
         some = batch.of_columns({}).take(np.arange(0, batch.length, -(-batch.length // _SAMPLE)))
         envelope = Envelope(self._stage.number, emitted_ns, some, said=said, count=batch.length)
         yield -1 - target % 2, target, _first(batch), envelope.pack()

@@ -1,7 +1,7 @@
 """A run over files that have an end, with no checkpoint to go on from: one job of Spark's after the other, and no stream.
 
-A stream notes each micro-batch, and keeps all state, for whoever goes on later; here there is nobody. A job reads what a
-micro-batch would, so that memory is bounded as there, and the state that it leaves goes to the next in files.
+A stream notes each micro-batch, and keeps all state, for whoever goes on later; here there is nobody. A job reads a bounded
+part of the files, so that memory is bounded too, and the state that it leaves goes to the next in files.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import reduce
 from pathlib import Path
 from shutil import rmtree
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _TOO_SLOW = "Python worker failed to connect back"
+_JOB_BYTES = 256 * 2**20  #: that one job reads: each has its own start, and its own wait for the slower of two tasks
 
 
 def fits(flow: Flow, options: SparkOptions) -> bool:
@@ -115,9 +117,12 @@ class FiniteRun(SparkRun):
         except Exception:
             if not self._aborted:
                 raise
+        finally:
+            for file in self._files.values():
+                file.close()
 
     def _read(self) -> None:
-        """Read as much as a micro-batch would; what comes of it is in the sinks when this returns."""
+        """Read as much as a job may; what comes of it is in the sinks when this returns."""
         last = self.stopping.is_set()
         parts = [file.rows(last=last) for file in self._files.values() if not file.at["ended"]]
         ends = all(file.at["ended"] for file in self._files.values())
@@ -180,7 +185,7 @@ class _File:
         from headwater.spark.sources.data_source import sent_source
 
         options, spark = run.options, run._spark
-        sizes = options.sizes or Sizes(spark.sparkContext.defaultParallelism)
+        sizes = options.sizes or Sizes(spark.sparkContext.defaultParallelism, batch_bytes=_JOB_BYTES)
         found = ranges_of(run._source(step), RangeRequest(sizes, columns, at_once=options.available_now))
         assert found is not None
         self._ranges: Ranges = found
@@ -188,6 +193,17 @@ class _File:
         self.at: Offset = found.start()  # says what is wrong with it
         prefix = SourceStage(run._shipped, run.layout.source_stage(step))
         self._sent, self._title = sent_source(spark, step, found, prefix), prefix.title
+        self._ahead = ThreadPoolExecutor(1, thread_name_prefix="plan")
+        self._planned = self._ahead.submit(self._plan, self.at)  # which takes a look at all bytes
+
+    def _plan(self, at: Offset) -> tuple[Offset, list[Any]]:
+        """Return how far is read next, and in which pieces."""
+        end = self._ranges.advance(at)
+        return end, self._ranges.cut(at, end)
+
+    def close(self) -> None:
+        """Plan no more."""
+        self._ahead.shutdown(wait=False, cancel_futures=True)
 
     def share(self) -> float | None:
         """Return which part of it was read."""
@@ -195,9 +211,11 @@ class _File:
 
     def rows(self, *, last: bool) -> DataFrame:
         """Return the rows of what is read next; with `last`, no more is read, and these say that it has ended."""
-        end = {**self.at, "ended": True} if last else self._ranges.advance(self.at)
-        pieces: list[Any] = ([] if last else self._ranges.cut(self.at, end)) or [None]
+        end, pieces = ({**self.at, "ended": True}, []) if last else self._planned.result()
+        pieces = pieces or [None]
         self.at = end
+        if not end["ended"]:
+            self._planned = self._ahead.submit(self._plan, end)  # while tasks read these
         read = titled(_reader(self._step, self._sent, pieces, ends=end["ended"]), self._title)
         return self._spark.range(0, len(pieces), 1, len(pieces)).mapInArrow(read, ROW)
 

@@ -324,14 +324,18 @@ def length(
 @_experiment
 def spark(
     only: Annotated[
-        list[str] | None, typer.Option(help="etl, stats, pred, keyed, native, latency or start; several by repeating")
+        list[str] | None,
+        typer.Option(help="etl, stats, pred, warm, keyed, native, latency or start; several by repeating"),
+    ] = None,
+    way: Annotated[
+        list[str] | None, typer.Option(help="of programs: from text to files, or parquet to a table [default: both]")
     ] = None,
     messages: Annotated[int | None, typer.Option(help="messages in a run of a flow")] = None,
     sensors: Annotated[int | None, typer.Option(help="how many sensors they come from")] = None,
     repeats: Repeats = None,
 ) -> Options:
     """Flows on Spark beside five programs by hand in PySpark, cold and warm; state by key; latency of micro-batches."""
-    return {"only": only, "messages": messages, "sensors": sensors, "repeats": repeats}
+    return {"only": only, "ways": way, "messages": messages, "sensors": sensors, "repeats": repeats}
 
 
 @_experiment

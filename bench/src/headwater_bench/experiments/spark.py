@@ -1,9 +1,10 @@
 """Flows on Spark beside the same logic written by hand in PySpark, taking turns.
 
 ETL, STATS and PRED are compared with five handwritten programs each, from text to files and from Parquet to a table; a rate
-counts from a program's command to its end, and what all have written is read back and compared. `warm` is the same in one
-session, from a query's start to its end. Steps with state by key are compared with both of Spark's per-key interfaces, in
-the median micro-batch. `native` is a flow of windows in both meanings: by our steps, and by Spark's own operators.
+counts from a program's command to its end, and what all have written is read back and compared. Beside them stands the
+least that a program of PySpark takes, which starts Spark and stops it. `warm` is the same in one session, from a query's
+start to its end. Steps with state by key are compared with both of Spark's per-key interfaces, in the median micro-batch.
+`native` is a flow of windows in both meanings: by our steps, and by Spark's own operators.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from headwater_bench.experiments import (
     spark_start,
 )
 
-PARTS = ("etl", "stats", "pred", "keyed", "native", "latency", "start")
+PARTS = ("etl", "stats", "pred", "warm", "keyed", "native", "latency", "start")
 FLOWS = PARTS[:3]
 #: numbers of keys, and for each the records in a micro-batch and how many of these there are: as many as take minutes
 KEYED = {1_000: (50_000, 5), 100_000: (10_000, 3)}
@@ -38,7 +39,7 @@ NATIVE = (6_000_000, 600_000)  #: records in windows, and in a quick run
 LATENCY_S = (30.0, 10.0)  #: of a run, and of a quick one
 SENSORS = 2_700  #: of the CITY stream, as the benchmark's authors scaled it
 #: in a program's run, so that the best of the handwritten ones takes half a minute
-COLD = {"etl": 600_000, "stats": 100_000, "pred": 1_500_000}
+COLD = {"etl": 600_000, "stats": 300_000, "pred": 1_500_000}
 COLD_QUICK = {"etl": 60_000, "stats": 10_000, "pred": 150_000}
 #: in a warm run of a flow, so that starting a query is a small part of it
 MESSAGES = {"etl": 300_000, "stats": 50_000, "pred": 600_000}
@@ -55,27 +56,34 @@ def run(
     messages: int | None = None,
     sensors: int = SENSORS,
     repeats: int | None = None,
+    ways: Sequence[str] | None = None,
 ) -> dict[str, Any]:
-    """Compare; `only` chooses among etl, stats, pred, keyed, native, latency and start."""
-    for name in only or ():
-        if name not in PARTS:
-            raise RunError(f"there is no part {name!r} to measure; known are {listed(PARTS)}{suggestion(name, PARTS)}")
+    """Compare; `only` chooses among `PARTS`, `ways` among text and parquet; `warm` is of the chosen flows, or of all."""
+    for names, known, what in ((only, PARTS, "part"), (ways, spark_cold.WAYS, "way")):
+        for name in names or ():
+            if name not in known:
+                raise RunError(
+                    f"there is no {what} {name!r} to measure; known are {listed(known)}{suggestion(name, known)}"
+                )
     import pyspark
 
     from headwater.spark.session import session
 
     chosen, times = only or PARTS, repeats or (1 if quick else 3)
     answer: dict[str, Any] = spark_start.first_output(times) if "start" in chosen else {}
-    spark: Any = session() if set(chosen) != {"start"} else None
+    spark: Any = None
+    flows = [name for name in FLOWS if name in chosen]
     with tempfile.TemporaryDirectory(prefix="headwater-bench-") as folder:
-        for name in FLOWS:
-            if name in chosen:
-                count = messages or (COLD_QUICK if quick else COLD)[name]
-                cold = spark_cold.Bench(name, Path(folder) / f"{name}-cold", count, sensors)
-                answer[name] = {"messages": count, **_cold(cold, times)}
-                count = messages or (QUICK if quick else MESSAGES)[name]
-                bench = spark_flows.Bench(spark, Path(folder) / name, count, sensors)
-                answer[name]["warm"] = {"messages": count, **_warm(bench, name, times)}
+        for name in flows:
+            count = messages or (COLD_QUICK if quick else COLD)[name]
+            cold = spark_cold.Bench(name, Path(folder) / f"{name}-cold", count, sensors)
+            answer[name] = {"messages": count, **_cold(cold, ways or spark_cold.WAYS, times)}
+        if set(chosen) - {*FLOWS, "start"}:
+            spark = session()  # not before: a program that is timed has the machine to itself
+        for name in (flows or FLOWS) if "warm" in chosen else ():
+            count = messages or (QUICK if quick else MESSAGES)[name]
+            bench = spark_flows.Bench(spark, Path(folder) / name, count, sensors)
+            answer.setdefault(name, {})["warm"] = {"messages": count, **_warm(bench, name, times)}
         if "keyed" in chosen:
             answer["keyed"] = _keyed(spark, Path(folder), quick, times)
         if "native" in chosen:
@@ -94,9 +102,9 @@ def run(
     return answer
 
 
-def _cold(bench: spark_cold.Bench, repeats: int) -> dict[str, Any]:
+def _cold(bench: spark_cold.Bench, chosen: Sequence[str], repeats: int) -> dict[str, Any]:
     """Compare programs both ways; the headline is the lesser of the two ratios."""
-    ways = {way: _programs(bench, way, repeats) for way in spark_cold.WAYS}
+    ways = {way: _programs(bench, way, repeats) for way in chosen}
     told = [each for way in ways.values() for each in way["differences"]]
     least = min(way["over_handwritten"] for way in ways.values())
     return {"over_handwritten": least, "outputs_equal": not told, "differences": told, **ways}
@@ -104,17 +112,19 @@ def _cold(bench: spark_cold.Bench, repeats: int) -> dict[str, Any]:
 
 def _programs(bench: spark_cold.Bench, way: str, repeats: int) -> dict[str, Any]:
     """Give each program a turn, then ours and the best of the others, which are known by then, more of them."""
-    rates = _turns(("ours", *spark_cold.FORMS), lambda form: bench.count / bench.seconds(way, form), 1)
+    rates = _turns(("ours", *spark_cold.FORMS, spark_cold.BARE), lambda form: bench.count / bench.seconds(way, form), 1)
     differences = bench.differences(way, spark_cold.FORMS)
     often = sorted(spark_cold.FORMS, key=lambda form: -rates[form][0])[:_AGAIN]
     for form, more in _turns(
-        ("ours", *often), lambda form: bench.count / bench.seconds(way, form), repeats - 1
+        ("ours", *often, spark_cold.BARE), lambda form: bench.count / bench.seconds(way, form), repeats - 1
     ).items():
         rates[form] += more
+    bare_s = bench.count / statistics.median(rates.pop(spark_cold.BARE))
     best = max(often, key=lambda form: statistics.median(rates[form]))
     return {
         "over_handwritten": round(_ratio(rates["ours"], rates[best]), 2),
         "best": best,
+        "bare_s": round(bare_s, 1),
         "rates": _medians(rates),
         "seconds": {form: [round(bench.count / rate, 1) for rate in tried] for form, tried in rates.items()},
         "differences": differences,
@@ -203,19 +213,24 @@ def _limits(report: Report) -> dict[str, Any]:
 def table(answer: dict[str, Any]) -> str:
     """Show the answer."""
     lines = [answer["machine"]]
-    flows = [name for name in FLOWS if name in answer]
+    flows = [name for name in FLOWS if "over_handwritten" in answer.get(name, {})]
     if flows:
         lines += ["", f"messages/s, from a program's command to its end ({answer['sensors']:,} sensors)"]
         heads = "".join(f"{form:>11s}" for form in ("ours", *spark_cold.FORMS))
-        lines += [f"  {'flow':5s} {'messages':>10s} {'from':8s}{heads}  over the best  equal"]
+        lines += [
+            f"  {'flow':5s} {'messages':>10s} {'from':8s}{heads}  over the best  equal  seconds: ours, best, bare"
+        ]
     for name in flows:
         told = answer[name]
-        for way in spark_cold.WAYS:
+        for way in [way for way in spark_cold.WAYS if way in told]:
             rates, ratio = told[way]["rates"], f"{told[way]['over_handwritten']:.2f} ({told[way]['best']})"
             cells = "".join(f"{rates[form]:11,d}" for form in ("ours", *spark_cold.FORMS))
             equal = "NO" if told[way]["differences"] else "yes"
-            lines.append(f"  {name:5s} {told['messages']:10,d} {way:8s}{cells}  {ratio:13s}  {equal}")
+            took = [*(told["messages"] / rates[form] for form in ("ours", told[way]["best"])), told[way]["bare_s"]]
+            seconds = ", ".join(f"{each:.1f}" for each in took)
+            lines.append(f"  {name:5s} {told['messages']:10,d} {way:8s}{cells}  {ratio:13s}  {equal:5s}  {seconds}")
         lines += [f"        {difference}" for difference in told["differences"]]
+    flows = [name for name in FLOWS if "warm" in answer.get(name, {})]
     if flows:
         heads = "".join(f"{form:>11s}" for form in ("ours", *spark_flows.FORMS))
         lines += ["", "messages/s in a session that is warm, from a query's start to its end, Parquet to nowhere"]
@@ -269,7 +284,7 @@ def _write(answer: dict[str, Any], output: Path) -> None:
     output.mkdir(parents=True, exist_ok=True)
     lines = ["what,system,rate"]
     for name in FLOWS:
-        for way in (*spark_cold.WAYS, "warm") if name in answer else ():
+        for way in [way for way in (*spark_cold.WAYS, "warm") if way in answer.get(name, {})]:
             lines += [f"{name} {way},{form},{rate}" for form, rate in answer[name][way]["rates"].items()]
     for step, by_keys in answer.get("keyed", {}).items():
         for keys, told in by_keys.items():

@@ -30,6 +30,13 @@ from headwater_bench.riot.notes import notes_of
 #: with Spark's own functions; Arrow batches and applyInPandasWithState, or transformWithStateInPandas; state by bucket of
 #: keys, on whole columns; and the same as a job, not a stream, over what is there
 FORMS = ("native", "arrow", "transform", "bucket", "job")
+BARE = "bare"  #: the least that a program of PySpark does: it starts Spark, has it count to one, and stops it
+_BARE = """
+from pyspark.sql import SparkSession
+spark = SparkSession.builder.master("local[*]").config("spark.ui.enabled", "false").getOrCreate()
+assert spark.range(1).count() == 1
+spark.stop()
+"""
 WAYS = ("text", "parquet")  #: from a text file to files of JSON, from a Parquet file to a table
 _ENDINGS = {"text": "txt", "parquet": "parquet"}
 _PATIENCE_S = 600.0
@@ -58,6 +65,10 @@ class Bench:
         cores = len(os.sched_getaffinity(0))
         given = {"INPUT": self._inputs[way], "OUTPUT": output, "NOTES": self._notes}
         environ = {**os.environ, **{name: str(value) for name, value in given.items()}, **_java()}
+        if form == BARE:
+            return _timed([sys.executable, "-c", _BARE], environ)
+        if form == "ours":
+            environ.pop("PYSPARK_PYTHON")  # which nobody says who runs a flow: the command finds its own
         command = [
             sys.executable,
             "-m",

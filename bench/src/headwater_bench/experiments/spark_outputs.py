@@ -14,8 +14,9 @@ import pyarrow.compute as pc
 #: which columns tell results apart
 KEYS = {"etl": ("msg",), "stats": ("msg", "source", "obs", "kind"), "pred": ("msg", "source", "kind")}
 _INFINITE = re.compile(rb'"-?(?:Infinity|NaN)"')
-#: of the averages that an error is told in units of: what the sensor can measure
-_LEAST, _MOST = 8.0, 50.0
+#: of the averages that an error is told in units of: what the generated sensors measure
+_LEAST, _MOST = 4.0, 970.0
+_MANY = 1000  #: errors of which the one in the middle is told in units of an average like that of the other side
 
 
 def written(flow: str, folder: Path) -> pa.Table:
@@ -95,11 +96,17 @@ def _numbers(values: pa.Array) -> tuple[np.ndarray[Any, Any], pa.Array]:
 
 
 def _stats(one: pa.Table, other: pa.Table) -> list[str]:
-    # 32-bit floats here, Python's own there: a prediction ten values ahead shows the difference
+    # 32-bit floats here, Python's own there: a prediction ten values ahead shows the difference, the more so where a line of
+    # hundreds comes to nought
     pairs = [_many(table["result"].combine_chunks()) for table in (one, other)]
     if not np.array_equal(pairs[0][0], pairs[1][0]):
         return ["results have another number of predictions"]
-    return _unlike(pairs[0][1], pairs[1][1], 1e-4, "number of a result")
+    (counts, one_s), (_, other_s) = pairs
+    if not len(one_s):
+        return []
+    starts = np.concatenate([[0], np.cumsum(counts)[:-1]])
+    size = np.repeat(np.maximum(1, np.maximum.reduceat(np.abs(one_s), starts)), counts)
+    return _unlike(one_s / size, other_s / size, 1e-4, "number of a result, by the largest of it,")
 
 
 def _many(results: pa.Array) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
@@ -123,6 +130,8 @@ def _pred(one: pa.Table, other: pa.Table) -> list[str]:
     wrong = np.flatnonzero((ratio < _LEAST / _MOST) | (ratio > _MOST / _LEAST))
     if len(wrong) or not len(ratio):
         told.append(f"{len(wrong)} of {len(ratio)} errors are not in units of any average")
+    elif len(ratio) >= _MANY and not 0.8 < np.median(ratio) < 1.25:
+        told.append(f"errors are {np.median(ratio):.2f} times as large there")
     return told
 
 

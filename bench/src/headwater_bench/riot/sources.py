@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from headwater.io.open_loop import OpenLoop, RecordsFrom
 from headwater.io.open_loop_source import OpenLoopSource
 from headwater.io.rates import Rate, rate_of
 from headwater.io.text_file import TextFile
+from headwater_bench.riot.kernels.messages import bare_messages, count_messages
 
 MESSAGES = Schema.of({"msg": int, "message": str})
 
@@ -124,7 +125,7 @@ class MessageFile(TextFile):
 
     def counted(self, data: bytes) -> int:
         """Return how many messages some bytes hold."""
-        return sum(map(bool, map(bytes.strip, data.split(b"\n"))))
+        return count_messages(data)
 
     def at_rate(self, rate: float) -> Generate:
         """Return the messages of the file, over and over, at a rate."""
@@ -165,12 +166,6 @@ def messages_in(lines: bytes) -> Text:
     return _messages(lines.split(b"\n"))
 
 
-def _messages(lines: Iterable[bytes]) -> Text:
-    messages = map(_without_time, lines)
-    return Text.of_bytes([message for message in messages if message])
-
-
-def _without_time(line: bytes) -> bytes:
-    line = line.strip()
-    time, comma, rest = line.partition(b",")
-    return rest if comma and time.strip().isdigit() and rest.lstrip().startswith(b"{") else line
+def _messages(lines: Sequence[bytes]) -> Text:
+    texts = Text.of_bytes(lines)
+    return Text(*bare_messages(texts.data, texts.offsets))

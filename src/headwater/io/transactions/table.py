@@ -20,6 +20,7 @@ from uuid import uuid4
 import msgspec
 
 from headwater.data.batch import Batch, concat_batches
+from headwater.data.column import Text
 from headwater.data.schema import Schema
 from headwater.data.text_format import TextFormat
 from headwater.flow.endpoints import Ledger, Refused, StagedWriter, Transaction
@@ -57,19 +58,30 @@ class TableStaging:
             return kept, refused
         return writable(batch, self.schema, self.by, Path(self.place))
 
-    def write(self, batches: Sequence[Batch]) -> bytes:
-        """Write records to files; return which, for who lets them appear."""
-        name, batch = uuid4().hex, concat_batches(batches)
-        file = f"part.{ENDINGS[self.form]}"
-        folders = [""]
+    def write(self, batch: Batch) -> tuple[bytes, Batch, Refused]:
+        """Write the records that the table can hold; return in which files, for who lets them appear, and the others."""
         if self.form == "json":
-            self._write_lines(batch, self.folder / name / file)
+            texts, kept, refused = sifted(batch, JsonTexts(self.schema).of)
+            return self._in_files(kept, texts) if len(kept) else b"", kept, refused
+        kept, refused = self.parted(batch)
+        return self._in_files(kept) if len(kept) else b"", kept, refused
+
+    def write_parted(self, batches: Sequence[Batch]) -> bytes:
+        """Write records that the table can hold; return in which files."""
+        batch = concat_batches(batches)
+        return self._in_files(batch, JsonTexts(self.schema).of(batch) if self.form == "json" else None)
+
+    def _in_files(self, batch: Batch, texts: Text | None = None) -> bytes:
+        name, file = uuid4().hex, f"part.{ENDINGS[self.form]}"
+        folders = [""]
+        if texts is not None:
+            self._write_lines(texts, self.folder / name / file)
         else:
             folders = [at for at, _ in write_parts(batch, self.schema, self.by, self.folder / name, file)]
         return msgspec.msgpack.encode([[folder, str(Path(name, folder, file))] for folder in folders])
 
-    def _write_lines(self, batch: Batch, path: Path) -> None:
-        lines = _LINES.format([JsonTexts(self.schema).of(batch)])
+    def _write_lines(self, texts: Text, path: Path) -> None:
+        lines = _LINES.format([texts])
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(lines.data.tobytes())
@@ -163,7 +175,7 @@ class TableParts(Transaction, StagedWriter):
     def _ended(self, number: int, count: int) -> list[list[str]]:
         """End a part behind so many that wait; return the files that it consists of and the names they will have."""
         if count:
-            self.stage(self.staging.write(self._waiting[:count]))
+            self.stage(self.staging.write_parted(self._waiting[:count]))
             del self._waiting[:count]  # whatever goes wrong from here on, they are written
         files = [
             [staged, str(Path(folder) / f"part-{self._run}-{number:06d}-{count:04d}.{ENDINGS[self.staging.form]}")]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from headwater.data.batch import Batch
 from headwater.data.schema import Schema
 from headwater.flow.endpoints import Ledger, Refused, StagedWriter, Staging
@@ -55,10 +53,6 @@ class Dropped(StagedWriter):
 class Dropping:
     """Drops records where they are."""
 
-    def parted(self, batch: Batch) -> tuple[Batch, Refused]:
-        """Return them all."""
-        return batch, {}
-
-    def write(self, batches: Sequence[Batch]) -> bytes:
+    def write(self, batch: Batch) -> tuple[bytes, Batch, Refused]:
         """Say that they are gone."""
-        return b"dropped"
+        return b"dropped", batch, {}
