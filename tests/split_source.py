@@ -126,11 +126,12 @@ class SplitsReader:
         return None if found is None else found.batch
 
     def read_splits(self, limit, timeout_s):
-        rows, splits, after, letters = [], [], [], []
+        rows, splits, after, letters, left = [], [], [], [], limit
         for _ in range(len(self._source.rows)):
             split = self._turn
             at = self.position[str(split)]
-            take = 0 if split in self.held else min(limit, self._run, len(self._source.rows[split]) - at)
+            take = 0 if split in self.held else min(left, self._run, len(self._source.rows[split]) - at)
+            left -= take
             for place, row in enumerate(self._source.rows[split][at : at + take], at):
                 if row is None:
                     letters.append(Letter(split, place, "no record", f"split {split} place {place}"))
@@ -142,11 +143,10 @@ class SplitsReader:
             self._run -= take
             if self._run == 0 or take == 0:
                 self._turn, self._run = (split + 1) % len(self._source.rows), self._source.run
-            if take:
+            if not left:
                 break
-        else:
-            if self._source.ends and not self.behind():
-                return None
+        if left == limit and self._source.ends and not self.behind():
+            return None
         numbers = np.array(splits, np.int64), np.array(after, np.int64)
         return SplitBatch(Batch.of_rows(rows, SCHEMA), *numbers, letters)
 

@@ -4,8 +4,8 @@ One watermark is enough then, and no split makes the records of another late. A 
 its split so far, so that those of a split stay in their order, and one is late only where its own split is further.
 
 Nobody waits for a split that is empty or, for now, read to its end: what it brings later may be late. Of one that holds more
-the next record is waited for, at most for as long as the stream may be `idle`. While every split is at its end, records are
-handed out as they come.
+the next record is waited for, at most for as long as the stream may be `idle`. Records that come of one split, while all
+others are at their end, are handed out as they are.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ class AlignedReader:
         self._behind = behind = set() if found is None else set(self._reader.behind())
         if found is not None and not self._held:
             splits = set(np.unique(found.splits).tolist())
-            if not behind or (len(splits) == 1 and behind <= splits):  # none is ahead of another
+            if len(splits) < 2 and behind <= splits:  # none is ahead of another
                 self._since.clear()
                 return _Rows(found.batch, found.splits, found.after, found.after) if splits else None
         if found is not None and found.batch.length:
