@@ -16,6 +16,7 @@ from headwater.data.timestamps import micros
 from headwater.engine import aligned
 from headwater.engine.aligned import AlignedReader
 from headwater.flow.splits import way_to_time
+from headwater.flow.steps import EventTime
 from headwater.operators.ahead import TimesAhead
 from headwater.operators.time import EventTimeOperator
 from killed import killed_until
@@ -81,7 +82,7 @@ def test_runs_that_are_killed_have_the_windows_of_one_that_was_not(tmp_path, lan
     assert windows_in(out) == plainly(rows)
 
 
-class Slow(Splits):
+class Slow(Splits):  # type: ignore[misc]  # it is not typed
     """One that takes a second and more to read."""
 
     def open(self, reject, position=None):
@@ -126,7 +127,7 @@ def handed_out(reader, limit=64, most=10_000):
     return [row for batch in batches for row in batch.rows()]
 
 
-class Stuck(Splits):
+class Stuck(Splits):  # type: ignore[misc]  # it is not typed
     """One whose second split holds more and does not bring it."""
 
     def open(self, reject, position=None):
@@ -140,7 +141,7 @@ def test_a_split_that_holds_more_is_waited_for_as_long_as_idle_says(caplog, monk
     rows = hour_in(2, 200)
     assert handed_out(opened(Stuck(rows)), most=200) == []
     clock = [0.0]
-    monkeypatch.setattr(aligned.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
     reader = opened(Stuck(rows), idle="5 s")
     assert handed_out(reader, most=200) == []
     clock[0] = 5.1
@@ -190,7 +191,7 @@ def test_a_record_is_late_only_by_its_own_split_wherever_reading_begins_again(se
     ]
     source = Splits(rows, run)
     way = way_to_time(counted(source, Path("out")), "in")
-    operator = EventTimeOperator(way[-1].step.kind.__class__("at", lateness * S, 60 * S), "timed")
+    operator = EventTimeOperator(EventTime("at", lateness * S, 60 * S), "timed")
     watermark, late, found = NO_WATERMARK, set(), []
     reader = opened(source)
     for number in range(1_000):

@@ -279,8 +279,7 @@ def test_a_backlog_in_several_partitions_makes_nothing_late(servers, tmp_path, l
     rows, out = hour_in(), tmp_path / "out.jsonl"
     flow = counted(backlog_of(servers, f"backlog{lanes}", rows), out)
     # the last window is open when the run stops, which it closes
-    report = run_until(flow, lambda: closed(rows).items() <= windows_in(out).items(), lanes=lanes)
-    assert report.records_in == 20_000
+    run_until(flow, lambda: closed(rows).items() <= windows_in(out).items(), lanes=lanes)
     assert lines(tmp_path / "late.jsonl") == []
     assert windows_in(out) == plainly(rows)
 

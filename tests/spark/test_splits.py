@@ -1,24 +1,47 @@
 """Sources of several splits on Spark: none of them makes the records of another late."""
 
+from collections import defaultdict
+
 import pytest
 
-from headwater import spark as on_spark
-from headwater.data.batch import END
-from headwater.spark.envelope import LAST, Envelope, in_order
-from split_source import Splits, counted, hour_in, lines, plainly, windows_in
+from headwater.data.batch import END, Batch
+from headwater.data.timestamps import micros
+from headwater.spark.envelope import FIRST_SINK, LAST, Envelope, in_order
+from headwater.spark.executor import Executor
+from headwater.spark.stages import cut
+from split_source import START, Splits, counted, hour_in, plainly
 
 
-@pytest.mark.parametrize("splits", [True, False])
-def test_a_backlog_of_several_splits_makes_nothing_late(spark, tmp_path, splits):
-    rows, out = hour_in(), tmp_path / "out.jsonl"
+def test_a_backlog_of_several_splits_makes_nothing_late_from_one_micro_batch_to_the_next(tmp_path):
+    rows, found, states = hour_in(), defaultdict(list), {}
     source = Splits(rows, run=3_000)
-    source.splits = splits
-    on_spark.run(counted(source, out))
-    if splits:
-        assert lines(tmp_path / "late.jsonl") == []
-        assert windows_in(out) == plainly(rows)
-    else:
-        assert len(lines(tmp_path / "late.jsonl")) > 5_000
+    layout = cut(counted(source, tmp_path / "out.jsonl"), 2)
+    ranges = source.ranges(None)
+    at = ranges.start()
+    while not at["ended"]:
+        start, at = at, ranges.advance(at)
+        pieces = ranges.cut(start, at)
+        came = defaultdict(list)
+        for number, piece in enumerate(pieces):
+            put_out = [(0, batch) for batch in ranges.batches(piece, pytest.fail)]
+            if at["ended"] and number == len(pieces) - 1:
+                put_out.append((0, Batch.of_watermark(END)))
+            for bucket, target, _, frame in Executor(layout, layout.stages[0]).read(number, put_out):
+                came[bucket].append((target, frame))
+        for bucket, frames in came.items():
+            executor = Executor(layout, layout.stages[1], bucket)
+            if bucket in states:
+                executor.load(states[bucket])
+            for _, target, _, frame in executor.take(frames):
+                batch = Envelope.unpack(frame).batch
+                found[layout.sinks[target - FIRST_SINK]] += [] if batch is None else batch.rows()
+            states[bucket] = executor.save()
+    assert found["late"] == []
+    counts = {
+        (row["split"], (row["start"] - micros(START)) // 60_000_000): (row["n"], row["sum"]) for row in found["out"]
+    }
+    assert counts == plainly(rows)
+    assert len(counts) == len(found["out"])
 
 
 def told(split, *watermarks):

@@ -48,7 +48,7 @@ class TimesAhead:
             if bad is not None:
                 arriving = arriving.filter(~bad)
             column = arriving.columns[self._column]
-            found = column.values if isinstance(column, Nullable) else column
+            found: Array = column.values if isinstance(column, Nullable) else column  # type: ignore[assignment]
             np.maximum.at(times, arriving.stamps[:, CREATED], found)
         return times
 

@@ -131,7 +131,7 @@ class KafkaReader:
         except KafkaException:  # nothing yet
             heard = -1
         end = max(heard, self._ends.get(partition, -1))
-        return 0 <= end <= self._next[str(partition)]
+        return bool(0 <= end <= self._next[str(partition)])
 
     def _check_ends(self, messages: Sequence[Message]) -> None:
         """Ask how far partitions go that were read to their end, if records come that have waited in another.
