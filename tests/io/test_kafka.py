@@ -2,6 +2,7 @@
 
 import json
 import time
+from datetime import timedelta
 
 import pytest
 
@@ -19,7 +20,9 @@ from headwater.errors import InputError
 from headwater.io.transactions.journal import Journal
 from headwater.spark.sinks import guarantee, open_sink
 from headwater_bench.servers.kafka import JARS, broker
+from kafka_backlog import backlog_of, closed, fill_splits, value_of
 from killed import killed_until
+from split_source import counted, hour_in, lines, plainly, windows_in
 from waiting import wait_until
 
 PATIENCE_S = 60
@@ -79,11 +82,6 @@ def reading(servers, topic, out, **options):
     flow = Flow("reading")
     flow.read("in", io.Kafka(servers, topic, {"n": int}, **options)).write("out", io.JsonLines(out))
     return flow
-
-
-def lines(out):
-    text = out.read_text() if out.exists() else ""
-    return [json.loads(line) for line in text.splitlines() if line.endswith("}")]
 
 
 def run_until(flow, done, **options):
@@ -274,3 +272,57 @@ def test_while_the_cluster_is_away_records_wait_on_disk(tmp_path):
     report = engine.run(flow, checkpoint=tmp_path / "checkpoint")
     assert report.dead_letters == 0
     assert report.extra["sinks"]["out"]["waiting"] == 50
+
+
+@pytest.mark.parametrize("lanes", [1, 2])
+def test_a_backlog_in_several_partitions_makes_nothing_late(servers, tmp_path, lanes):
+    rows, out = hour_in(), tmp_path / "out.jsonl"
+    flow = counted(backlog_of(servers, f"backlog{lanes}", rows), out)
+    # the last window is open when the run stops, which it closes
+    run_until(flow, lambda: closed(rows).items() <= windows_in(out).items(), lanes=lanes)
+    assert lines(tmp_path / "late.jsonl") == []
+    assert windows_in(out) == plainly(rows)
+
+
+def test_runs_that_are_killed_amid_a_backlog_have_the_windows_of_one_that_was_not(servers, tmp_path):
+    rows, out = hour_in(), tmp_path / "out.jsonl"
+    flow = counted(backlog_of(servers, "backlog-killed", rows), out)
+    killed_until(
+        lambda: closed(rows).items() <= windows_in(out).items(),
+        lambda: engine.run(flow, checkpoint=tmp_path / "checkpoint", every="20 ms"),
+        kills=4,
+        longest_s=0.6,
+    )
+    assert lines(tmp_path / "late.jsonl") == []
+    assert windows_in(out) == closed(rows)
+
+
+def test_partitions_that_are_empty_or_silent_do_not_stop_the_windows(servers, tmp_path):
+    full, short = hour_in(2, 4_000)
+    rows, out = [full, [], short[:10], []], tmp_path / "out.jsonl"
+    flow = counted(backlog_of(servers, "silent", rows), out)
+    run = engine.start(flow)
+    wait_until(lambda: windows_in(out) == closed(rows), "all windows but the last", seconds=PATIENCE_S)
+    more = [{**row, "at": row["at"] + timedelta(hours=1), "split": 1} for row in full]
+    fill_splits(servers, "silent", [[], more])
+    wait_until(lambda: len(windows_in(out)) >= 60 + 1 + 59, "those of another partition", seconds=PATIENCE_S)
+    run.stop()
+    run.wait(PATIENCE_S)
+    assert lines(tmp_path / "late.jsonl") == []
+    assert windows_in(out) == plainly([full, more, short[:10]])
+
+
+def test_a_backlog_of_transactions_is_read_to_its_end(servers, tmp_path):
+    rows, out = hour_in(4, 2_000), tmp_path / "out.jsonl"
+    source = backlog_of(servers, "in-parts", [[], [], [], []])
+    producer = Producer({"bootstrap.servers": servers, "transactional.id": "in-parts"})
+    producer.init_transactions(PATIENCE_S)
+    for first in range(0, 500, 100):
+        producer.begin_transaction()
+        for partition, those in enumerate(rows):
+            for row in those[first : first + 100]:
+                producer.produce("in-parts", value_of(row), partition=partition)
+        producer.commit_transaction(PATIENCE_S)
+    run_until(counted(source, out), lambda: closed(rows).items() <= windows_in(out).items())
+    assert lines(tmp_path / "late.jsonl") == []
+    assert windows_in(out) == plainly(rows)

@@ -19,6 +19,8 @@ from headwater.errors import FlowError, RunError
 from headwater.spark.sinks import guarantee, key_before
 from headwater.spark.sources.kafka import PACKAGES
 from headwater_bench.servers.kafka import JARS, broker
+from split_source import hour_in, lines, plainly, windows_in
+from waiting import wait_until
 
 CONNECTOR = [JARS / "{1}-{2}.jar".format(*package.split(":")) for package in PACKAGES]
 
@@ -59,6 +61,29 @@ def test_records_go_through_kafka_with_their_keys_in_order_and_a_reader_takes_wh
     for topic in ("keyed", "by-number"):
         assert sorted(line["n"] for line in lines if line["topic"] == topic) == list(range(RECORDS))
     assert len(lines) == 2 * RECORDS
+
+
+@pytest.mark.skipif(not all(jar.exists() for jar in CONNECTOR), reason=f"no jars of Kafka in {JARS}")
+def test_a_backlog_in_several_partitions_makes_nothing_late_though_the_driver_is_killed(tmp_path):
+    pytest.importorskip("confluent_kafka")
+    from kafka_backlog import backlog_of
+
+    rows, out = hour_in(), tmp_path / "out.jsonl"
+    script = Path(__file__).with_name("kafka_backlog_flow.py")
+    with broker(tmp_path) as servers:
+        backlog_of(servers, "backlog", rows)
+        command = [sys.executable, script, servers, ",".join(map(str, CONNECTOR)), tmp_path]
+        with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as first:
+            wait_until(lambda: first.poll() is not None or windows_in(out), "the first windows", seconds=120)
+            assert first.poll() is None
+            first.kill()
+        begun = len(windows_in(out))
+        done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert begun < len(plainly(rows))
+    assert windows_in(out) == plainly(rows)
+    assert lines(tmp_path / "late.jsonl") == []
+    assert json.loads(done.stdout.splitlines()[-1])["spark"]["batches"] > 1
 
 
 def test_what_holds_for_a_topic_depends_on_the_client_that_is_there(monkeypatch):

@@ -11,6 +11,7 @@ from headwater.deploy.routes import Stream
 from headwater.errors import NetError, PlacementError, listed, suggestion
 from headwater.flow.endpoints import Sink, Source
 from headwater.flow.flow import DEAD_LETTER_SCHEMA, DEAD_LETTERS, Flow
+from headwater.flow.splits import knowing_time
 from headwater.flow.steps import Input, Read, Step, Write
 from headwater.net.net import Net
 from headwater.place.plan import Plan
@@ -71,7 +72,7 @@ class Cut:
 
     def __init__(self, flow: Flow, sites: Mapping[str, str]) -> None:
         flow.check()
-        self.flow = flow
+        self.flow = knowing_time(flow)
         self.site_of = _placed(flow, sites)
         self.sites = tuple(dict.fromkeys(self.site_of.values()))  #: those that run a part
         self.crossings = (*self._streams(), *self._letters())

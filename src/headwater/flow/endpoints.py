@@ -12,6 +12,7 @@ attributes and methods of its own, all optional, and runners ask for them here a
 | `from_file(path)` | that the same kind of records can be read from a file, in a form of their own |
 | `check_read()` | what is wrong with it, before anything is started |
 | `tells_time` | true where event time comes with its records: what waits is never shed or spilled, or the rest were late |
+| `splits` | true where its records come from several splits, each in an order of its own, see `headwater.flow.splits` |
 | `once` | true where what was committed is gone with its sender: a position alone does not bring it back |
 | `identity` | plain values that tell it from others of its kind, see `headwater.flow.identity` |
 | `other_than(before)` | how it differs from what it was, where more of it may have come since |

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, NamedTuple
 
 from headwater.data.schema import Schema
 from headwater.errors import FlowError
@@ -44,6 +44,8 @@ class Read(Stateless):
     """Brings records in."""
 
     source: Source
+    #: from a source of splits to the step that reads event time, see `headwater.flow.splits`; empty where nobody has looked
+    way: tuple[OnTheWay, ...] = ()
 
     def __str__(self) -> str:
         return f"read {described(self.source)}"
@@ -307,3 +309,11 @@ class Step:
     def instances(self) -> int:
         """How many run at once: as many as were asked for, but one where a sink takes one writer."""
         return 1 if isinstance(self.kind, Write) and writers_of(self.kind.sink) == "one" else self.parallel
+
+
+class OnTheWay(NamedTuple):
+    """A step that records of a source come to: by which of its inputs, and by which output of the step before."""
+
+    step: Step
+    input: int
+    port: int

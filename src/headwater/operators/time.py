@@ -36,7 +36,7 @@ class EventTimeOperator(Operator):
 
     def process(self, batch: Batch, port: int) -> Output:
         """Return the batch with its watermark; records without time or from the future are dead letters."""
-        bad, why = self._bad(batch)
+        bad, why = self.bad(batch)
         good = batch if bad is None else batch.filter(~bad)
         outputs = [(0, part) for part in self._stamped(good)]
         if bad is None and len(outputs) == 1:
@@ -67,7 +67,8 @@ class EventTimeOperator(Operator):
             parts.append(part)
         return parts
 
-    def _bad(self, batch: Batch) -> tuple[Array | None, list[str]]:
+    def bad(self, batch: Batch) -> tuple[Array | None, list[str]]:
+        """Return which records have no time, or one that cannot be right, and why; None where all are good."""
         column = batch.columns[self._kind.column]
         lacking = ~column.valid if isinstance(column, Nullable) else None
         times: Array = column.values if isinstance(column, Nullable) else column  # type: ignore[assignment]

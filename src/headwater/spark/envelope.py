@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from headwater.data.batch import EMITTED, Batch, concat_batches
+from headwater.data.batch import EMITTED, END, NO_WATERMARK, Batch, concat_batches
 from headwater.data.frames import PREFIX, pack, unpack
 
 #: The columns of a row, as Spark writes them.
@@ -48,11 +48,12 @@ class Envelope:
     #: what a task said of records that it has written itself, and how many; of their stamps a sample travels then
     said: bytes = b""
     count: int = 0
+    split: int = -1  #: of a source, from which it comes: how far time has come is known of that split alone
 
     def pack(self) -> bytes:
         """Return the envelope as bytes."""
         body = b"" if self.batch is None else pack(self.batch)
-        header = _encode([self.sender, self.emitted_ns, self.watermarks, self.said, self.count, len(body)])
+        header = _encode([self.sender, self.emitted_ns, self.watermarks, self.said, self.count, self.split, len(body)])
         return b"".join([_LENGTH.pack(len(header)), header, _codec().compress(body, asbytes=True) if body else b""])
 
     @classmethod
@@ -60,13 +61,15 @@ class Envelope:
         """Return the envelope of these bytes; its columns can be written."""
         (length,) = _LENGTH.unpack_from(frame)
         start = _LENGTH.size + length
-        sender, emitted_ns, watermarks, said, count, size = _decode(memoryview(frame)[_LENGTH.size : start])
+        sender, emitted_ns, watermarks, said, count, split, size = _decode(memoryview(frame)[_LENGTH.size : start])
         batch = None
         if size:
             body = _codec().decompress(memoryview(frame)[start:], size)
             _, header = PREFIX.unpack_from(body)
             batch = unpack(np.frombuffer(bytearray(memoryview(body)[PREFIX.size :]), np.uint8), header)
-        return cls(sender, emitted_ns, batch, [(place, watermark) for place, watermark in watermarks], said, count)
+        return cls(
+            sender, emitted_ns, batch, [(place, watermark) for place, watermark in watermarks], said, count, split
+        )
 
     def places(self) -> set[int]:
         """Return where something changes: at its watermarks, and behind its last record."""
@@ -112,6 +115,23 @@ def in_order(envelopes: Sequence[Envelope]) -> Envelope:
         places = batch.stamps[:, EMITTED]
         if (places[1:] < places[:-1]).any():
             batch = batch.take(np.argsort(places, kind="stable"))
-    watermarks = sorted({watermark for envelope in envelopes for watermark in envelope.watermarks})
+    watermarks = _of_splits(envelopes) or sorted({told for envelope in envelopes for told in envelope.watermarks})
     first = min((envelope.emitted_ns for envelope in envelopes if envelope.emitted_ns), default=0)
     return Envelope(envelopes[0].sender, first, batch, watermarks)
+
+
+def _of_splits(envelopes: Sequence[Envelope]) -> list[tuple[int, int]]:
+    """Return how far time has come behind the records of several splits: as far as the last of them; nothing of one alone.
+
+    Those of each split come one after the other, so that it is told behind all of them. A split of which nothing was read
+    has nothing to read: Spark reads some of every one that has, and nobody waits for the others.
+    """
+    reached: dict[int, int] = {}
+    for envelope in envelopes:
+        told = [watermark for _, watermark in envelope.watermarks if watermark < END]
+        if envelope.split >= 0 and told:
+            reached[envelope.split] = max(*told, reached.get(envelope.split, NO_WATERMARK))
+    if len(reached) < 2:
+        return []
+    ends = {(place, told) for envelope in envelopes for place, told in envelope.watermarks if told == END}
+    return [(LAST - 1, min(reached.values())), *ends]

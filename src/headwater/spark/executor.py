@@ -62,6 +62,7 @@ class Executor:
     def read(self, number: int, put_out: Iterable[tuple[int, Batch]]) -> Iterator[Row]:
         """Run a source's stage on one piece of the source, its `number`-th in a micro-batch: batches and dead letters."""
         piece = number << _FLUSHES
+        self._exits.split = number if self.stage.splits else -1
         self._begin(piece << PIECE)
         for port, batch in put_out:
             self.emit(batch, port)

@@ -23,6 +23,7 @@ class Exits:
     def __init__(self, layout: Layout, stage: Stage) -> None:
         self._layout, self._stage = layout, stage
         self._ways: list[_Way] = []
+        self.split = -1  #: of the source, that what leaves is from
 
     def to_entry(self, entry: StageEntry) -> int:
         """Return the number of the way to an entry of another stage."""
@@ -70,10 +71,13 @@ class Exits:
         self, bucket: int, target: int, batch: Batch | None, watermarks: list[_Watermark], emitted_ns: int
     ) -> Iterator[Row]:
         for part in pieces(batch) if batch is not None else ():
-            yield bucket, target, _first(part), Envelope(self._stage.number, emitted_ns, part, watermarks).pack()
+            yield bucket, target, _first(part), self._envelope(part, watermarks, emitted_ns)
             watermarks = []
         if watermarks:
-            yield bucket, target, watermarks[0][0], Envelope(self._stage.number, emitted_ns, None, watermarks).pack()
+            yield bucket, target, watermarks[0][0], self._envelope(None, watermarks, emitted_ns)
+
+    def _envelope(self, batch: Batch | None, watermarks: list[_Watermark], emitted_ns: int) -> bytes:
+        return Envelope(self._stage.number, emitted_ns, batch, watermarks, split=self.split).pack()
 
     def _to_sink(
         self, target: int, batch: Batch | None, watermarks: list[_Watermark], emitted_ns: int

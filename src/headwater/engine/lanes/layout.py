@@ -17,6 +17,7 @@ from headwater.errors import RunError
 from headwater.flow.endpoints import apart, in_order, tells_time
 from headwater.flow.flow import DEAD_LETTERS, Flow
 from headwater.flow.partitioning import Partitioning, kept, partitioning_of
+from headwater.flow.splits import knowing_time
 from headwater.flow.steps import EventTime, Input, OutputName, Read, Step, Write
 
 #: Where a step runs: in every lane on the blocks that the lane has, in every lane on its keys, or in lane 0 alone.
@@ -76,7 +77,7 @@ def laid_out(flow: Flow) -> Layout:
                 "leave behind: run this part without lanes",
                 step=step.name,
             )
-    return _Planner(flow).layout()
+    return _Planner(knowing_time(flow)).layout()
 
 
 class _Planner:

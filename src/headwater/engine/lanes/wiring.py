@@ -122,7 +122,8 @@ class Wiring:
         self._of_source: dict[str, Crossing] = {}
         for step in self._flow.steps.values():
             if isinstance(step.kind, Read) and layout.where[step.name] == "blocks":
-                found = shared(step.kind.source) if share else None
+                # splits are read in one place, side by side
+                found = shared(step.kind.source) if share and not step.kind.way else None
                 if found is not None:
                     self._shares[step.name] = found
                 else:

@@ -45,6 +45,7 @@ class Kafka:
     resume: Resume = "position"
     delivery: DeliverySemantics = "transactional"
     remote = True
+    splits = True  #: its partitions
 
     def __init__(
         self,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import time
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,11 +14,15 @@ from headwater.data.batch import Batch, stamped
 from headwater.data.column import Column, Text, column_of
 from headwater.errors import InputError
 from headwater.flow.endpoints import Reject
+from headwater.flow.splits import Letter, SplitBatch
 from headwater.io.json.columns import JsonColumns
 from headwater.io.kafka.client import explained, settings
 from headwater.io.kafka.endpoint import Kafka
 from headwater.io.mqtt import text_column
 
+log = logging.getLogger(__name__)
+
+_OLD_S = 10.0  #: how long a record has waited in the topic where it does not come as it is made
 _LOOK_S = 30.0  #: between two looks for partitions that are new
 Position = dict[str, int]  #: the offset that comes next, by partition
 
@@ -29,8 +35,14 @@ class KafkaReader:
         self._decoder = None if source.payload == "text" else JsonColumns(source.fields)
         self._next: Position = dict(position or {})
         self._assigned: set[int] = set()
+        self._ends: dict[int, int] = {}  #: how far each partition goes, as far as that was asked for
+        self._at_end: set[int] = set()  #: partitions of which the cluster said so since their last record
+        self._held: set[int] = set()  #: partitions of which nothing is read for now
+        self._checked_s = 0.0
         given = {"group.id": source.group or "headwater", "enable.auto.commit": False, "auto.offset.reset": "error"}
-        self._consumer = Consumer(settings(source, **given, **{"isolation.level": "read_committed"}))
+        # where transactions leave marks behind the last record, only the cluster's word tells the end, after such a wait
+        reads = {"isolation.level": "read_committed", "enable.partition.eof": True, "fetch.wait.max.ms": 100}
+        self._consumer = Consumer(settings(source, **given, **reads))
         try:
             self._look(source.start)
         except InputError:
@@ -44,12 +56,39 @@ class KafkaReader:
 
     def read(self, limit: int, timeout_s: float) -> Batch | None:
         """Return records; none if nothing came in time. A topic has no end."""
+        found = self.read_splits(limit, timeout_s)
+        for letter in found.letters:
+            self._reject(letter.text, letter.error)
+        return found.batch
+
+    def read_splits(self, limit: int, timeout_s: float) -> SplitBatch:
+        """Return records, each with its partition, and the offset behind it."""
         if time.monotonic() > self._look_s:
             self._look("earliest")  # all of a partition that was not there before
-        messages = [message for message in self._consumer.consume(limit, timeout_s) if self._is_record(message)]
-        for message in messages:
-            self._next[str(message.partition())] = message.offset() + 1
-        return self._batch(messages) if messages else Batch.none(self._schema)
+        messages = []
+        for message in self._consumer.consume(limit, timeout_s):
+            if self._is_record(message):
+                self._next[str(message.partition())] = message.offset() + 1
+                self._at_end.discard(message.partition())
+                messages.append(message)
+        if not messages:
+            nothing = np.zeros(0, np.int64)
+            return SplitBatch(Batch.none(self._schema), nothing, nothing, [])
+        if self._at_end:
+            self._check_ends(messages)
+        return self._batch(messages)
+
+    def behind(self) -> set[int]:
+        """Return the partitions that hold more than was read, and those of which nothing is known yet."""
+        return {partition for partition in self._assigned if not self._is_at_end(partition)}
+
+    def hold(self, splits: Collection[int]) -> None:
+        """Read nothing of some partitions, and of all others."""
+        held = set(splits)
+        for change, those in ((self._consumer.pause, held - self._held), (self._consumer.resume, self._held - held)):
+            if those:
+                change([TopicPartition(self._source.topic, partition) for partition in sorted(those)])
+        self._held = held
 
     def commit(self, position: Position) -> None:
         """Let the consumer group know, where there is one; a checkpoint keeps what counts."""
@@ -73,6 +112,7 @@ class KafkaReader:
                 if str(partition) not in self._next:
                     low, high = self._consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout_s)
                     self._next[str(partition)] = low if start == "earliest" else high
+                    self._ends[partition] = high
                 offset = self._next[str(partition)]
                 self._consumer.incremental_assign([TopicPartition(topic, partition, offset)])
                 self._assigned.add(partition)
@@ -81,10 +121,48 @@ class KafkaReader:
                 raise explained(self._source, "read", error) from None
         self._look_s = time.monotonic() + _LOOK_S
 
+    def _is_at_end(self, partition: int) -> bool:
+        """Tell whether a partition has been read to its end, by what the client last heard of it."""
+        if partition in self._at_end:  # behind the last record there may be marks of transactions, or an open one
+            return True
+        place = TopicPartition(self._source.topic, partition)
+        try:
+            _, heard = self._consumer.get_watermark_offsets(place, cached=True)
+        except KafkaException:  # nothing yet
+            heard = -1
+        end = max(heard, self._ends.get(partition, -1))
+        return bool(0 <= end <= self._next[str(partition)])
+
+    def _check_ends(self, messages: Sequence[Message]) -> None:
+        """Ask how far partitions go that were read to their end, if records come that have waited in another.
+
+        After the cluster was away, or this machine was, all may hold more; but the records of one come first.
+        """
+        now_s = time.time()
+        waited_s = now_s - min(message.timestamp()[1] for message in messages) / 1e3
+        if waited_s < _OLD_S or abs(now_s - self._checked_s) < _OLD_S:
+            return
+        self._checked_s = now_s
+        for partition in sorted(self._at_end):
+            place = TopicPartition(self._source.topic, partition)
+            try:
+                _, end = self._consumer.get_watermark_offsets(place, self._source.patience_s)
+            except KafkaException as error:
+                log.info("%s: cannot tell how far partition %d goes: %s", self._source, partition, error)
+                continue
+            if end > self._next[str(partition)]:
+                self._ends[partition] = end
+                self._at_end.discard(partition)
+
     def _is_record(self, message: Message) -> bool:
         error = message.error()
         if error is None:
             return True
+        if error.code() == KafkaError._PARTITION_EOF:
+            partition = message.partition()
+            self._next[str(partition)] = max(self._next[str(partition)], message.offset())
+            self._at_end.add(partition)
+            return False
         if error.code() == KafkaError._AUTO_OFFSET_RESET:
             raise InputError(
                 f"cannot read {self._source} on from {self._next}: {error.str()}. The cluster has removed records that "
@@ -94,10 +172,13 @@ class KafkaReader:
             raise explained(self._source, "read", error)
         return False
 
-    def _batch(self, messages: list[Message]) -> Batch:
+    def _batch(self, messages: list[Message]) -> SplitBatch:
+        letters: list[Letter] = []
+
         def refuse(number: int, text: bytes, reason: str) -> None:
-            place = f"partition {messages[number].partition()} offset {messages[number].offset()}"
-            self._reject(text.decode(errors="replace"), f"{self._source} {place}: {reason}")
+            partition, offset = messages[number].partition(), messages[number].offset()
+            error = f"{self._source} partition {partition} offset {offset}: {reason}"
+            letters.append(Letter(partition, offset, text.decode(errors="replace"), error))
 
         columns: dict[str, Column]
         values = [message.value() or b"" for message in messages]
@@ -118,7 +199,9 @@ class KafkaReader:
                 [_headers(each) for each in those], "any", name=self._source.headers
             )
         created_ns = np.array([each.timestamp()[1] * 1_000_000 for each in those], np.int64)
-        return Batch({name: columns[name] for name in self._schema}, len(those), stamped(len(those), created_ns))
+        batch = Batch({name: columns[name] for name in self._schema}, len(those), stamped(len(those), created_ns))
+        splits = np.array([each.partition() for each in those], np.int64)
+        return SplitBatch(batch, splits, np.array([each.offset() + 1 for each in those], np.int64), letters)
 
 
 def _headers(message: Message) -> dict[str, str | None] | None:

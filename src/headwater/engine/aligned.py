@@ -1,0 +1,215 @@
+"""Reading the splits of a source side by side: their records in the order of event time, however far each could be read.
+
+One watermark is enough then, and no split makes the records of another late. A record has its turn by the newest time of
+its split so far, so that those of a split stay in their order, and one is late only where its own split is further.
+
+Nobody waits for a split that is empty or, for now, read to its end: what it brings later may be late. Of one that holds more
+the next record is waited for, at most for as long as the stream may be `idle`. Records that come of one split, while all
+others are at their end, are handed out as they are.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import deque
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from headwater.data.batch import END, NO_WATERMARK, Batch, concat_batches
+from headwater.data.column import Array
+from headwater.data.schema import Schema
+from headwater.flow.endpoints import Reject
+from headwater.flow.splits import Letter, SplitBatch, SplitReader
+from headwater.flow.steps import EventTime, OnTheWay
+from headwater.operators.ahead import TimesAhead
+
+log = logging.getLogger(__name__)
+
+_ROOM = 200_000  #: records that may be held back before more is read of those splits alone that others wait for
+_ROOM_BYTES = 64 * 2**20
+_AT_ONCE = 2_000  #: records that are read at once while there is more: putting them in order costs as much for a few
+_TELL_S = 60.0  #: between two words that a split is waited for
+
+
+class _Rows(NamedTuple):
+    """Records, the split of each, its position behind it and, where they have to be put in order, when each has its turn."""
+
+    batch: Batch
+    splits: Array
+    after: Array
+    turns: Array
+
+    def take(self, rows: Array) -> _Rows:
+        return _Rows(self.batch.take(rows), self.splits[rows], self.after[rows], self.turns[rows])
+
+    def slice(self, start: int, stop: int) -> _Rows:
+        return _Rows(self.batch.slice(start, stop), *(each[start:stop] for each in self[1:]))
+
+
+class AlignedReader:
+    """A reader of splits, each of them as far as the others in event time."""
+
+    def __init__(self, name: str, reader: SplitReader, schema: Schema, way: Sequence[OnTheWay], reject: Reject) -> None:
+        kind = way[-1].step.kind
+        assert isinstance(kind, EventTime)
+        self._name, self._reader, self._schema, self._reject = name, reader, schema, reject
+        self._idle_s = None if kind.idle_us is None else kind.idle_us / 1e6
+        self._times = TimesAhead(way)
+        self._held: list[_Rows] = []  #: ahead of a split that is waited for; of each split in its order
+        self._ready: _Rows | None = None  #: in order
+        self._reached: dict[int, int] = {}  #: the newest time of each split, where that was looked for
+        self._left: dict[int, int] = {}  #: how many records of each split were read and not handed out
+        self._next: dict[int, int] = {}  #: where a split of which there are such goes on
+        self._letters: dict[int, deque[Letter]] = {}
+        self._since: dict[int, float] = {}  #: since when a split has been waited for
+        self._told_s = -_TELL_S
+        self._behind: set[int] = set()  #: splits that held more when they were last read
+        self._is_full = False
+        self._paused: frozenset[int] = frozenset()
+        self._is_over = False
+
+    @property
+    def position(self) -> dict[str, int]:
+        """Where each split goes on behind what was handed out."""
+        waiting = {str(split): self._next[split] for split, left in self._left.items() if left}
+        return {**self._reader.position, **waiting}
+
+    def read(self, limit: int, timeout_s: float) -> Batch | None:
+        """Return the next records in order, none while there are only some that have to wait, or None at the end."""
+        if self._ready is None and not self._is_over:
+            before = self._reader.position
+            found = self._reader.read_splits(max(limit, _AT_ONCE) if self._behind else limit, timeout_s)
+            self._is_over = found is None
+            if found is not None:
+                self._note(found, before)
+            self._ready = self._in_turn(found)
+        if self._ready is None:
+            self._release_letters()
+            return None if self._is_over else Batch.none(self._schema)
+        return self._handed_out(self._ready, limit)
+
+    def close(self) -> None:
+        """Close the reader; what it has read and not handed out comes again."""
+        self._reader.close()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._reader, name)  # what else a reader may be told, or tell
+
+    def _note(self, found: SplitBatch, before: dict[str, int]) -> None:
+        for split, first, count in zip(*np.unique(found.splits, return_index=True, return_counts=True), strict=True):
+            number = int(split)
+            if not self._left.get(number):
+                self._next[number] = before.get(str(number), int(found.after[first]) - 1)
+            self._left[number] = self._left.get(number, 0) + int(count)
+        for letter in found.letters:
+            self._letters.setdefault(letter.split, deque()).append(letter)
+
+    # -- whose turn it is -------------------------------------------------------------------------------------------------
+
+    def _in_turn(self, found: SplitBatch | None) -> _Rows | None:
+        """Return the records that need not wait, in order; keep the others."""
+        self._behind = behind = set() if found is None else set(self._reader.behind())
+        if found is not None and not self._held:
+            splits = set(np.unique(found.splits).tolist())
+            if len(splits) < 2 and behind <= splits:  # none is ahead of another
+                self._since.clear()
+                return _Rows(found.batch, found.splits, found.after, found.after) if splits else None
+        if found is not None and found.batch.length:
+            self._held.append(_Rows(*found[:3], self._turns(found)))
+        until = min((self._reached.get(split, NO_WATERMARK) for split in self._waited_for(behind)), default=END)
+        ready = self._taken_until(until)
+        self._make_room()
+        return ready
+
+    def _turns(self, found: SplitBatch) -> Array:
+        """Return the newest time of its split at each record, which moves on."""
+        turns = self._times.of(found.batch)
+        for split in np.unique(found.splits).tolist():
+            rows = np.flatnonzero(found.splits == split)
+            times = np.maximum.accumulate(np.maximum(turns[rows], self._reached.get(split, NO_WATERMARK)))
+            turns[rows] = times
+            self._reached[split] = int(times[-1])
+        return turns
+
+    def _waited_for(self, behind: set[int]) -> set[int]:
+        """Return the splits that others have to wait for."""
+        now = time.monotonic()
+        silent = behind - self._holding()
+        self._since = {split: self._since.get(split, now) for split in silent}
+        waits_s = {split: now - since for split, since in self._since.items()}
+        if self._idle_s is not None:
+            return {split for split in behind if waits_s.get(split, 0.0) <= self._idle_s}
+        long = sorted(split for split, waited_s in waits_s.items() if waited_s > _TELL_S)
+        if long and now - self._told_s > _TELL_S:
+            self._told_s = now
+            log.warning(
+                "source %s waits for splits %s, which hold more than they bring; `idle` of the step that reads event time "
+                "says for how long",
+                self._name,
+                ", ".join(map(str, long)),
+            )
+        return behind
+
+    def _holding(self) -> set[int]:
+        """Return the splits that have records here which wait."""
+        return {split for rows in self._held for split in np.unique(rows.splits).tolist()}
+
+    def _taken_until(self, until: int) -> _Rows | None:
+        """Take the records whose turn is not after a time, in order."""
+        taken, kept = [], []
+        for rows in self._held:
+            due = rows.turns <= until
+            if due.all():
+                taken.append(rows)
+            elif not due.any():
+                kept.append(rows)
+            else:
+                taken.append(rows.take(np.flatnonzero(due)))
+                kept.append(rows.take(np.flatnonzero(~due)))
+        self._held = kept
+        if not taken:
+            return None
+        numbers = (np.concatenate(each) for each in zip(*(rows[1:] for rows in taken), strict=True))
+        whole = _Rows(concat_batches([rows.batch for rows in taken]), *numbers)
+        if (whole.turns[1:] >= whole.turns[:-1]).all():
+            return whole
+        return whole.take(np.argsort(whole.turns, kind="stable"))
+
+    def _make_room(self) -> None:
+        """Read no more of splits that have records waiting here, once these are many, until they are few."""
+        share = 0.25 if self._is_full else 1.0
+        count, size = (sum(getattr(rows.batch, what) for rows in self._held) for what in ("length", "nbytes"))
+        self._is_full = count > share * _ROOM or size > share * _ROOM_BYTES
+        paused = frozenset(self._holding()) if self._is_full else frozenset()
+        if paused != self._paused:
+            self._paused = paused
+            self._reader.hold(paused)
+
+    # -- handing out ------------------------------------------------------------------------------------------------------
+
+    def _handed_out(self, ready: _Rows, limit: int) -> Batch:
+        """Return the first of the records that are ready, and take note of how far each split has come by them."""
+        count = ready.batch.length
+        now, self._ready = (ready, None) if count <= limit else (ready.slice(0, limit), ready.slice(limit, count))
+        last = len(now.splits) - 1
+        splits, from_end, counts = np.unique(now.splits[::-1], return_index=True, return_counts=True)
+        for split, at, handed in zip(splits.tolist(), from_end.tolist(), counts.tolist(), strict=True):
+            self._left[split] -= handed
+            self._next[split] = int(now.after[last - at])
+        self._release_letters()
+        return now.batch
+
+    def _release_letters(self) -> None:
+        """Reject what was no record, once all before it is handed out."""
+        if not self._letters:
+            return
+        at = self.position
+        for split, letters in tuple(self._letters.items()):
+            while letters and letters[0].position < at[str(split)]:
+                letter = letters.popleft()
+                self._reject(letter.text, letter.error)
+            if not letters:
+                del self._letters[split]
