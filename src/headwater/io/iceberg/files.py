@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from pyiceberg.expressions import AlwaysTrue
@@ -34,7 +35,7 @@ class TableFiles:
     def __init__(self, source: Iceberg) -> None:
         self._source, self._session = source, Session(source)
         self._table: Table | None = None
-        self._looked_s = 0.0  # when the table was last loaded
+        self._looked_s = -inf  # when the table was last loaded
         self._children: dict[int | None, Snapshot] = {}  # of those that led to the current one, by their parents
         self._known: dict[tuple[int, str], list[FileScanTask]] = {}
 
@@ -75,9 +76,14 @@ class TableFiles:
         if snapshot not in self._children:
             if time.monotonic() < self._looked_s + self._source.poll_s:
                 return None
-            self._load()
+            self._check_current(snapshot)
         child = self._children.get(snapshot)
         return None if child is None else {**at, "snapshot": child.snapshot_id, "read": "added", "file": 0}
+
+    def see(self, snapshot: int | None) -> None:
+        """Look again, unless a snapshot is known of which another process has told; raises InputError if there is none."""
+        if snapshot is not None:
+            self._check_known(snapshot)
 
     def read(self, file: FileScanTask, schema: Schema, row: int, reject: Reject) -> Iterator[Batch]:
         """Read a file from a row on; rows that fit no columns of ours go to `reject`, and are empty batches here."""
@@ -117,8 +123,20 @@ class TableFiles:
             at = by_id.get(at.parent_snapshot_id or 0)
         return self._table
 
+    def _check_current(self, snapshot: int | None) -> None:
+        """Look again; raises InputError where what was read up to a snapshot does not lead to the table as it is."""
+        current = self._load().metadata.current_snapshot_id
+        if snapshot != current and snapshot not in self._children:
+            raise InputError(
+                f"cannot go on reading {self._source} behind snapshot {snapshot}: it does not lead to snapshot {current}, "
+                "which the table has now. It was set back, or snapshots were expired before they were read; begin anew "
+                "with another checkpoint"
+            )
+
     def _check_known(self, snapshot: int) -> None:
-        if self._now().metadata.snapshot_by_id(snapshot) is None:
+        if self._now().metadata.snapshot_by_id(snapshot) is None and (
+            self._load().metadata.snapshot_by_id(snapshot) is None
+        ):
             raise InputError(
                 f"cannot read {self._source}: it has no snapshot {snapshot}, or no longer: old ones may have been expired. "
                 "Its snapshots are in the table's history, or begin with all that it has now"

@@ -43,6 +43,11 @@ class IcebergRanges(FileRanges):
         finally:
             self._table.close()  # other processes may be made of this one, and open it themselves
 
+    def cut(self, start: Offset, end: Offset) -> list[Piece]:
+        """Return files, in pieces of about equal size; another process may have said up to where."""
+        self._table.see(end["snapshot"])
+        return super().cut(start, end)
+
     def batches(self, piece: Piece, reject: Reject) -> Iterator[Batch]:
         """Read some files."""
         for snapshot, read, number, row in piece:

@@ -55,12 +55,14 @@ class FileRanges(Ranges):
     def cut(self, start: Offset, end: Offset) -> list[Piece]:
         """Return files, in pieces of about equal size."""
         found: list[tuple[Offset, Any]] = []
-        at: Offset | None = start
-        while at is not None and _stage(at) != _stage(end):
+        at = start
+        while _stage(at) != _stage(end):
             found += self._from(at, None)
-            at = self._behind(at)
-        if at is not None:
-            found += self._from(at, end["file"])
+            later = self._behind(at)
+            if later is None:
+                raise InputError(f"cannot read from {start} to {end}: what was added in between is no longer there")
+            at = later
+        found += self._from(at, end["file"])
         size = sum(self._size(file) for _, file in found)
         count = self.sizes.pieces(size, self.sizes.piece_bytes)
         pieces: list[list[Any]] = [[] for _ in range(count)]

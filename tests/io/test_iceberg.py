@@ -1,0 +1,458 @@
+"""Iceberg tables on disk: what is written is read back by pyiceberg itself, also after kills and beside other writers."""
+
+import os
+import subprocess
+import sys
+import time
+from datetime import UTC, datetime
+from threading import Thread
+
+import pyarrow as pa
+import pytest
+
+from headwater import Flow, col, engine, io
+from headwater.data.batch import Batch
+from headwater.data.schema import Schema
+from headwater.errors import FlowError, InputError, RunError
+from headwater.flow.guarantees import guarantees
+from headwater.flow.ranges import RangeRequest, Sizes
+from headwater.io.iceberg import uplink
+from headwater.io.iceberg.uplink import IcebergUplink
+from headwater.io.transactions import outbox
+from killed import killed_until, kills_itself
+from lake import TABLE, Lake
+
+SCHEMA = Schema.of({"n": int, "city": str, "x": float, "small": "float32", "ok": bool, "at": "time", "more": "any"})
+NUMBERS = Schema.of({"n": int})
+PATIENCE_S = 60
+
+
+@pytest.fixture
+def lake(tmp_path):
+    return Lake(tmp_path / "lakes")
+
+
+def levels(lake, schema=None, **options):
+    return io.Iceberg(TABLE, schema, catalog=lake.properties, **options)
+
+
+def copying(lake, count, **options):
+    flow = Flow("copying")
+    made = io.Generate(lambda n: {"n": n, "half": n / 2}, {"n": int, "half": float}, rate=20_000, count=count)
+    flow.read("in", made).select("some", "n", "half", k=col.n % 7).write("out", levels(lake, **options))
+    return flow
+
+
+def added(lake, numbers):
+    """Add numbers in a snapshot, and return which that is."""
+    table = lake.table()
+    table.append(pa.table({"n": pa.array(numbers, pa.int64())}))
+    return table.current_snapshot().snapshot_id
+
+
+def read_all(source, position=None, limit=7):
+    """Return the numbers that a source has now, and the position behind them."""
+    reader, found = source.open(pytest.fail, position), []
+    while (batch := reader.read(limit, 0)) is not None and (batch.length or not source.follow):
+        found += batch["n"].tolist()
+    reader.close()
+    return found, reader.position
+
+
+@pytest.fixture
+def numbers(lake):
+    lake.make(pa.schema([("n", pa.int64())]))
+    return lake
+
+
+# -- writing ----------------------------------------------------------------------------------------------------------
+
+
+def test_values_of_every_type_come_back(lake):
+    rows = [
+        {
+            "n": 1,
+            "city": "é\n",
+            "x": 0.1,
+            "small": 0.5,
+            "ok": True,
+            "at": 1_700_000_000_123_456,
+            "more": {"a": [1, None]},
+        },
+        dict.fromkeys(SCHEMA),
+    ]
+    writer = levels(lake).open(SCHEMA)
+    assert not writer.write(Batch.of_rows(rows, SCHEMA))
+    writer.close()
+    first, second = lake.table().scan().to_arrow().to_pylist()
+    assert first["at"] == datetime.fromtimestamp(1_700_000_000, UTC).replace(microsecond=123_456)
+    assert first | {"at": None} == rows[0] | {"at": None, "more": '{"a":[1,null]}'}
+    assert second == rows[1]
+    reader = levels(lake).open(pytest.fail)
+    assert [row | {"more": None} for row in reader.read(10, 0).rows()] == [row | {"more": None} for row in rows]
+    assert reader.read(10, 0) is None
+    reader.close()
+
+
+def test_a_table_that_is_made_is_cut_by_columns_and_days(lake, tmp_path, caplog):
+    flow = Flow("days")
+    rows = [{"city": f"c{n % 2}", "at": n * 12 * 3_600_000_000} for n in range(8)]
+    flow.read("in", io.Items(rows, {"city": str, "at": "time"})).write("out", levels(lake, by=("city", "day(at)")))
+    with caplog.at_level("INFO"):
+        engine.run(flow, checkpoint=tmp_path / "checkpoint")
+    assert f"table {levels(lake)} was not there, and is made" in caplog.text
+    files = list(lake.table().scan().plan_files())
+    assert len(files) == 8
+    assert [field.name for field in lake.table().spec().fields] == ["city", "at_day"]
+    found, read = [], levels(lake).open(pytest.fail)
+    while (batch := read.read(3, 0)) is not None:
+        found += batch.rows()
+    read.close()
+    assert sorted(found, key=lambda row: row["at"]) == rows
+    engine.run(flow, checkpoint=tmp_path / "other")  # and added to as it is
+    assert lake.table().scan().count() == 16
+
+
+@pytest.mark.parametrize(
+    ("by", "why"),
+    [
+        ("cty", "'city'"),
+        ("day(city)", "'city' is text, and no time"),
+        ("week(at)", "there is 'year'"),
+        ("x", "too many"),
+    ],
+)
+def test_what_a_table_cannot_be_cut_by_is_told(lake, by, why):
+    schema = Schema.of({"city": str, "at": "time", "x": float})
+    with pytest.raises(FlowError, match=why):
+        levels(lake, by=by).check_write(schema)
+
+
+@pytest.mark.parametrize("lanes", [1, 2])
+def test_a_flow_writes_each_part_in_a_snapshot_with_its_number(lake, tmp_path, lanes):
+    engine.run(copying(lake, 4_000), checkpoint=tmp_path / "checkpoint", every="50 ms", lanes=lanes)
+    assert lake.column("n") == list(range(4_000))
+    assert sorted(lake.table().scan().to_arrow().schema.names) == ["half", "k", "n"]
+    parts = lake.parts()
+    assert parts == sorted(set(parts))
+    assert [held.holds for held in guarantees(copying(lake, 1))] == ["exactly once"]
+
+
+def test_a_flow_that_is_killed_has_every_record_in_the_table_once(lake, tmp_path):
+    count = 12_000
+    kills = killed_until(
+        None,
+        lambda: engine.run(copying(lake, count), checkpoint=tmp_path / "checkpoint", every="40 ms"),
+        ends=True,
+        kills=6,
+        longest_s=0.8,
+    )
+    assert kills
+    assert lake.column("n") == list(range(count))
+
+
+def test_a_part_whose_commit_was_told_to_nobody_is_not_there_twice(lake, tmp_path):
+    def run(die=True):
+        written = outbox.replace_whole
+
+        def replace_whole(path, data):  # the last moment at which nobody here knows that the table has it
+            if path.name == "delivered" and die:
+                os.kill(os.getpid(), 9)
+            written(path, data)
+
+        outbox.__dict__["replace_whole"] = replace_whole
+        engine.run(copying(lake, 500), checkpoint=tmp_path / "checkpoint")
+
+    kills_itself(run)
+    assert lake.column("n") == list(range(500))
+    lake.table().append(pa.table({"n": [-1], "half": [0.0], "k": [0]}))  # somebody else was last
+    engine.run(copying(lake, 500), checkpoint=tmp_path / "checkpoint")
+    assert lake.column("n") == list(range(-1, 500))
+
+
+def delivered(lake, number, n, name="us", **options):
+    way = IcebergUplink(levels(lake, **options), NUMBERS)
+    way.deliver(name, number, [Batch.of({"n": [n]}, NUMBERS)])
+    way.close()
+
+
+def test_a_part_is_known_when_old_snapshots_are_expired_and_not_when_a_table_was_set_back(lake, tmp_path):
+    delivered(lake, 0, 0)
+    first = lake.table().current_snapshot().snapshot_id
+    delivered(lake, 1, 1)
+    ours = lake.table().current_snapshot().snapshot_id
+    delivered(lake, 0, 10, name="them")
+    lake.table().maintenance.expire_snapshots().by_ids([first, ours]).commit()
+    delivered(lake, 1, 1)  # of which no snapshot is left
+    assert lake.column("n") == [0, 1, 10]
+
+    other = Lake(tmp_path / "other")
+    delivered(other, 0, 0)
+    first = other.table().current_snapshot().snapshot_id
+    delivered(other, 1, 1)
+    other.table().manage_snapshots().rollback_to_snapshot(first).commit()
+    delivered(other, 1, 1)
+    assert other.column("n") == [0, 1]
+
+
+def test_several_writers_of_one_table_wait_for_each_other(lake):
+    delivered(lake, 0, -1, name="first")
+    threads = [
+        Thread(target=lambda who=who: [delivered(lake, part, 100 * who + part, f"w{who}") for part in range(5)])
+        for who in range(3)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert lake.column("n") == [-1, *(100 * who + part for who in range(3) for part in range(5))]
+
+
+def test_who_never_gets_a_turn_is_told(lake, monkeypatch):
+    delivered(lake, 0, 0)
+    monkeypatch.setattr(uplink, "_TRIES", 3)
+    monkeypatch.setattr(uplink, "_PAUSE_S", 0.0)
+    way, fresh = uplink.Appends(levels(lake), NUMBERS), uplink.Appends._fresh
+
+    def overtaken(self):
+        table = fresh(self)
+        lake.table().append(pa.table({"n": [5]}))
+        return table
+
+    monkeypatch.setattr(uplink.Appends, "_fresh", overtaken)
+    with pytest.raises(InputError, match="others commit to it all the time; 3 attempts came to nothing"):
+        way.append([Batch.of({"n": [1]}, NUMBERS)], "us", 1)
+    way.close()
+    assert lake.column("n") == [0, 5, 5, 5]
+
+
+# -- what is wrong ----------------------------------------------------------------------------------------------------
+
+
+def test_a_table_with_other_columns_is_refused_with_names_and_types(lake, tmp_path):
+    lake.make(pa.schema([("n", pa.string()), ("halves", pa.float64()), pa.field("k", pa.int64(), nullable=False)]))
+    told = (
+        "the table has the columns n string, halves double, k required long, records have n long, half double, k long: "
+        "'n' is string there; the table has no 'half'; did you mean 'halves'"
+    )
+    for options in ({}, {"checkpoint": tmp_path / "checkpoint"}):
+        with pytest.raises((InputError, RunError)) as error:
+            engine.run(copying(lake, 10), **options)
+        assert told in str(error.value)
+        assert "'k' is required long there" in str(error.value)
+        assert "records have no 'halves'" in str(error.value)
+
+
+def test_a_table_that_is_not_there_is_told_with_those_that_are(numbers):
+    with pytest.raises(
+        InputError, match=r"there is no such table; tables of plant are 'levels'; did you mean 'levels'"
+    ):
+        io.Iceberg("plant.level", NUMBERS, catalog=numbers.properties).open(pytest.fail)
+    with pytest.raises(InputError, match="there is no such table; is the name right, and the catalog"):
+        io.Iceberg("plnt.levels", catalog=numbers.properties).schema  # noqa: B018
+    with pytest.raises(InputError, match="it has no column 'm'; columns are 'n'"):
+        levels(numbers, {"m": int}).open(pytest.fail)
+    with pytest.raises(InputError, match="it has no snapshot 7, or no longer"):
+        levels(numbers, NUMBERS, since=7).open(pytest.fail)
+    with pytest.raises(InputError, match="expected a snapshot with a file and a row"):
+        levels(numbers, NUMBERS).open(pytest.fail, 3)
+
+
+def test_what_is_no_name_of_a_table_is_told():
+    for name in ("levels", "plant.", ".levels"):
+        with pytest.raises(FlowError, match=r"has a namespace and a name, such as 'plant\.levels'"):
+            io.Iceberg(name)
+    with pytest.raises(FlowError, match="give snapshot or since, not both"):
+        io.Iceberg(TABLE, snapshot=1, since=2)
+    with pytest.raises(FlowError, match="has no properties"):
+        io.Iceberg(TABLE, catalog={})
+
+
+def test_a_wrong_catalog_is_told_at_once(tmp_path, monkeypatch):
+    monkeypatch.setenv("PYICEBERG_HOME", str(tmp_path))
+    with pytest.raises(InputError, match=r"is there a catalog 'nowhere' in ~/.pyiceberg.yaml"):
+        io.Iceberg(TABLE, NUMBERS, catalog="nowhere").open(pytest.fail)
+    gone = {"type": "sql", "uri": f"sqlite:///{tmp_path}/no/catalog.db", "warehouse": str(tmp_path)}
+    flow = Flow("f")
+    flow.read("in", io.Items([{"n": 1}])).write("out", io.Iceberg(TABLE, catalog=gone))
+    with pytest.raises((InputError, RunError), match="is its folder there, and may this user write it"):
+        engine.run(flow, checkpoint=tmp_path / "checkpoint")
+
+
+@pytest.mark.parametrize(
+    "catalog",
+    [
+        {"type": "sql", "uri": "postgresql+nothing://me:s3cr:et@nowhere.invalid/base"},
+        {"type": "sql", "uri": "sqlite+nothing://me:s3cr:et@nowhere.invalid:s3cr:et/base"},
+        {"type": "rest", "uri": "http://me:s3cr:et@127.0.0.1:9/x", "token": "s3cr:et"},
+        {"type": "no", "uri": "x", "token": "s3cr:et"},
+        {"py-catalog-impl": "no.Catalog", "credential": "me:s3cr:et"},
+    ],
+)
+def test_no_password_is_in_messages_names_and_identities(catalog):
+    table = io.Iceberg(TABLE, NUMBERS, catalog=catalog)
+    with pytest.raises(InputError) as error:
+        table.open(pytest.fail)
+    for text in (str(table), repr(table), str(table.identity), str(error.value), repr(error.value)):
+        assert "s3cr" not in text
+    assert error.value.__suppress_context__
+
+
+def test_while_the_catalog_is_away_records_wait_on_disk(lake, tmp_path, monkeypatch):
+    away = {"type": "rest", "uri": "http://me:s3cret@127.0.0.1:9/"}
+    flow, place = copying(lake, 300), lake.properties
+    lake.properties = away
+    away_flow = copying(lake, 300)
+    monkeypatch.setattr(outbox, "_LINGER_S", 0.2)
+    report = engine.run(away_flow, checkpoint=tmp_path / "checkpoint")
+    assert report.dead_letters == 0
+    assert report.extra["sinks"]["out"]["waiting"] == 300
+    assert "s3cret" not in str(report.to_json())
+    kept = [path for path in (tmp_path / "checkpoint").rglob("*") if path.is_file()]
+    assert kept
+    assert not any(b"s3cret" in path.read_bytes() for path in kept)
+    lake.properties = place
+    report = engine.run(flow, checkpoint=tmp_path / "checkpoint")
+    assert report.extra["sinks"]["out"]["waiting"] == 0
+    assert lake.column("n") == list(range(300))
+
+
+def test_a_missing_library_is_told_with_the_extra_that_has_it():
+    program = (
+        "import sys; sys.modules['pyiceberg'] = None\n"
+        "from headwater import Flow, engine, io\n"
+        "flow = Flow('f'); flow.read('in', io.Items([{'n': 1}])).write('out', io.Iceberg('a.b'))\n"
+        "engine.run(flow)"
+    )
+    said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert said.returncode
+    assert "Iceberg tables need pyiceberg: pip install 'headwater[iceberg]'" in said.stderr
+
+
+# -- reading ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_table_is_read_in_the_order_in_which_it_was_written_and_from_any_place_on(numbers):
+    for part in range(4):
+        added(numbers, range(10 * part, 10 * part + 10))
+    source = levels(numbers)
+    assert read_all(source)[0] == list(range(40))
+    reader = source.open(pytest.fail)
+    found, places = [], [reader.position]
+    while (batch := reader.read(7, 0)) is not None:
+        found += batch["n"].tolist()
+        places.append(reader.position)
+    reader.close()
+    added(numbers, [99])  # which another snapshot has
+    for place in places:
+        assert read_all(levels(numbers), place)[0] == found[10 * place["file"] + place["row"] :]
+
+
+def test_a_snapshot_and_what_was_added_since_it_can_be_read(numbers):
+    snapshots = [added(numbers, [part]) for part in range(4)]
+    assert read_all(levels(numbers, snapshot=snapshots[1]))[0] == [0, 1]
+    assert read_all(levels(numbers, since=snapshots[1]))[0] == [2, 3]
+    assert read_all(levels(numbers, since=snapshots[3]))[0] == []
+    assert read_all(levels(numbers, snapshot=snapshots[1], follow=True, poll="1 ms"))[0] == [0, 1, 2, 3]
+
+
+def test_what_is_added_later_is_followed_and_gone_on_with(numbers):
+    source = levels(numbers, follow=True, poll="1 ms")
+    found, place = read_all(source)  # of a table that has nothing yet
+    assert (found, place["snapshot"]) == ([], None)
+    for part in range(3):
+        added(numbers, [2 * part, 2 * part + 1])
+        found, place = read_all(source, place)
+        assert found == [2 * part, 2 * part + 1]
+    assert read_all(source, place)[0] == []
+    numbers.table().delete("n = 1")
+    with pytest.raises(InputError, match=r"records were taken out of plant.levels .* in snapshot \d+"):
+        read_all(source, place)
+    assert read_all(levels(numbers))[0] == [0, 2, 3, 4, 5]
+
+
+def test_a_table_that_was_set_back_is_told_to_who_follows_it(numbers):
+    first = added(numbers, [0])
+    added(numbers, [1])
+    source = levels(numbers, follow=True, poll="1 ms")
+    found, place = read_all(source)
+    assert found == [0, 1]
+    numbers.table().manage_snapshots().rollback_to_snapshot(first).commit()
+    added(numbers, [2])
+    with pytest.raises(InputError, match=r"it does not lead to snapshot \d+, which the table has now"):
+        read_all(source, place)
+
+
+def test_columns_that_came_later_and_other_types_are_read(numbers):
+    added(numbers, [1])
+    with numbers.table().update_schema() as change:
+        from pyiceberg.types import DateType, DecimalType, StringType, TimestampType
+
+        for name, kind in {"city": StringType(), "d": DateType(), "t": TimestampType(), "m": DecimalType(9, 2)}.items():
+            change.add_column(name, kind)
+        change.rename_column("n", "number")
+    assert (
+        levels(numbers).schema.fields
+        == Schema.of({"number": int, "city": str, "d": "time", "t": "time", "m": float}).fields
+    )
+    reader = levels(numbers).open(pytest.fail)
+    assert reader.read(5, 0).rows() == [{"number": 1, "city": None, "d": None, "t": None, "m": None}]
+    reader.close()
+
+
+def test_tasks_read_files_side_by_side_and_engine_and_ranges_go_on_from_each_other(numbers):
+    for part in range(5):
+        added(numbers, range(10 * part, 10 * part + 10))
+    source = levels(numbers, follow=True, poll="1 ms")
+    ranges = source.ranges(RangeRequest(Sizes(2, batch_bytes=1500, piece_bytes=100)))
+    at, found = ranges.start(), []
+    while (end := ranges.advance(at)) != at:
+        pieces = ranges.cut(at, end)
+        assert pieces == ranges.cut(at, end)
+        found += [n for piece in pieces for batch in ranges.batches(piece, pytest.fail) for n in batch["n"].tolist()]
+        at = end
+    assert found == list(range(50))
+    added(numbers, range(50, 60))
+    more, place = read_all(source, ranges.position(at))
+    assert more == list(range(50, 60))
+    reader = source.open(pytest.fail)
+    assert reader.read(13, 0).length == 10
+    assert reader.read(3, 0).length == 3
+    at, rest = ranges.offset(reader.position), []
+    reader.close()
+    while (end := ranges.advance(at)) != at:
+        pieces = ranges.cut(at, end)
+        rest += [n for piece in pieces for batch in ranges.batches(piece, pytest.fail) for n in batch["n"].tolist()]
+        at = end
+    assert rest == list(range(13, 60))
+    assert place["snapshot"] == at["snapshot"]
+
+
+@pytest.mark.parametrize("lanes", [1, 2])
+def test_a_table_goes_through_a_flow_into_another_once_though_it_is_killed(numbers, tmp_path, lanes):
+    for part in range(8):
+        added(numbers, range(1000 * part, 1000 * part + 1000))
+
+    def run():
+        flow = Flow("round")
+        read = flow.read("in", levels(numbers))
+        read.select("twice", m=col.n * 2).write("out", io.Iceberg("plant.twice", catalog=numbers.properties))
+        engine.run(flow, checkpoint=tmp_path / "checkpoint", every="20 ms", lanes=lanes)
+
+    killed_until(None, run, ends=True, kills=4, longest_s=0.6)
+    assert numbers.column("m", "plant.twice") == [2 * n for n in range(8000)]
+
+
+def test_a_growing_table_is_followed_by_a_flow_and_taken_up(numbers, tmp_path):
+    flow = Flow("following")
+    flow.read("in", levels(numbers, follow=True, poll="20 ms")).write("out", io.JsonLines(tmp_path / "out.jsonl"))
+    for start, end in ((0, 1000), (1000, 1500)):
+        added(numbers, range(start, end))
+        run = engine.start(flow, checkpoint=tmp_path / "checkpoint")
+        until = time.monotonic() + PATIENCE_S
+        while run.sample().records_in < end - start and time.monotonic() < until:
+            time.sleep(0.01)
+        run.stop()
+        run.wait(PATIENCE_S)
+    lines = (tmp_path / "out.jsonl").read_text().splitlines()
+    assert lines == [f'{{"n":{n}}}' for n in range(1500)]

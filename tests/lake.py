@@ -1,0 +1,35 @@
+"""An Iceberg catalog of our own in a folder, and what pyiceberg itself finds there; skipped where that is missing."""
+
+import pytest
+
+pytest.importorskip("pyiceberg", reason="pyiceberg is not installed: pip install 'headwater[iceberg]'")
+
+from pyiceberg.catalog import load_catalog
+
+TABLE = "plant.levels"
+
+
+class Lake:
+    """A catalog in a file of SQLite, with its tables beside it."""
+
+    def __init__(self, folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        self.properties = {"type": "sql", "uri": f"sqlite:///{folder}/catalog.db", "warehouse": f"file://{folder}/lake"}
+
+    def table(self, name=TABLE):
+        """Return a table as the library has it."""
+        return load_catalog("default", **self.properties).load_table(name)
+
+    def make(self, columns, name=TABLE, **options):
+        """Make a table of the library's own columns."""
+        catalog = load_catalog("default", **self.properties)
+        catalog.create_namespace_if_not_exists("plant")
+        return catalog.create_table(name, columns, **options)
+
+    def column(self, name, table=TABLE):
+        """Return the values of a column, sorted."""
+        return sorted(self.table(table).scan().to_arrow()[name].to_pylist())
+
+    def parts(self, table=TABLE):
+        """Return the parts that snapshots say they are, oldest first."""
+        return [int(each.summary["headwater.part"]) for each in self.table(table).snapshots()]
