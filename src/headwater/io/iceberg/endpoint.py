@@ -57,13 +57,13 @@ class Iceberg:
             raise FlowError(
                 f"{table} is read as it was at a snapshot, or what was added since one: give snapshot or since, not both"
             )
-        named = isinstance(catalog, str)
-        self.properties = {} if named else {key: str(said) for key, said in catalog.items()}
-        self.catalog = catalog if isinstance(catalog, str) else self.properties.pop("name", "default")
-        if not named and not self.properties:
+        if not catalog:
             raise FlowError(
-                f"the catalog of {table} has no properties; expected such as uri and warehouse, or its name"
+                f"the catalog of {table} has no properties; expected its name, or such as uri and warehouse"
             )
+        given = {"name": catalog} if isinstance(catalog, str) else {key: str(said) for key, said in catalog.items()}
+        self.catalog = given.pop("name", "default")
+        self.properties = given
         self.by = (by,) if isinstance(by, str) else tuple(by)
         self.snapshot, self.since, self.follow, self.poll_s = snapshot, since, follow, microseconds(poll) / 1e6
         self._schema = None if schema is None else Schema.of(schema)

@@ -165,7 +165,7 @@ class TableFiles:
         if operation == Operation.REPLACE:  # the same records, in other files
             return []
         if operation != Operation.APPEND:
-            raise taken_out(self._source, f"snapshot {snapshot}, which was {operation and operation.value}")
+            raise taken_out(self._source, f"snapshot {snapshot}, which is no append ({operation})")
         with self._session.asking("read"):
             scan = table.incremental_append_scan(
                 from_snapshot_id_exclusive=found.parent_snapshot_id, to_snapshot_id_inclusive=snapshot

@@ -118,8 +118,7 @@ def is_there(table: Table, name: str, number: int) -> bool:
     metadata = table.metadata
     by_id = {each.snapshot_id: each for each in metadata.snapshots}
     at = metadata.current_snapshot_id
-    while at in by_id:
-        snapshot = by_id[at]
+    while (snapshot := by_id.get(at or 0)) is not None:
         if snapshot.summary is not None and snapshot.summary.get(WRITER) == name:
             return int(snapshot.summary[PART]) >= number
         at = snapshot.parent_snapshot_id
