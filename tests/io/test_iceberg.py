@@ -3,12 +3,12 @@
 import os
 import subprocess
 import sys
-import time
 from datetime import UTC, datetime
 from threading import Thread
 
 import pyarrow as pa
 import pytest
+from reading import ran_until
 
 from headwater import Flow, col, engine, io
 from headwater.data.batch import Batch
@@ -24,7 +24,6 @@ from lake import TABLE, Lake
 
 SCHEMA = Schema.of({"n": int, "city": str, "x": float, "small": "float32", "ok": bool, "at": "time", "more": "any"})
 NUMBERS = Schema.of({"n": int})
-PATIENCE_S = 60
 
 
 @pytest.fixture
@@ -448,11 +447,6 @@ def test_a_growing_table_is_followed_by_a_flow_and_taken_up(numbers, tmp_path):
     flow.read("in", levels(numbers, follow=True, poll="20 ms")).write("out", io.JsonLines(tmp_path / "out.jsonl"))
     for start, end in ((0, 1000), (1000, 1500)):
         added(numbers, range(start, end))
-        run = engine.start(flow, checkpoint=tmp_path / "checkpoint")
-        until = time.monotonic() + PATIENCE_S
-        while run.sample().records_in < end - start and time.monotonic() < until:
-            time.sleep(0.01)
-        run.stop()
-        run.wait(PATIENCE_S)
+        ran_until(flow, end - start, checkpoint=tmp_path / "checkpoint")
     lines = (tmp_path / "out.jsonl").read_text().splitlines()
     assert lines == [f'{{"n":{n}}}' for n in range(1500)]
