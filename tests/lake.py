@@ -31,5 +31,6 @@ class Lake:
         return sorted(self.table(table).scan().to_arrow()[name].to_pylist())
 
     def parts(self, table=TABLE):
-        """Return the parts that snapshots say they are, oldest first."""
-        return [int(each.summary["headwater.part"]) for each in self.table(table).snapshots()]
+        """Return the writers and parts that snapshots say they are of, oldest first."""
+        said = [each.summary for each in self.table(table).snapshots()]
+        return [(each["headwater.writer"], int(each["headwater.part"])) for each in said]

@@ -16,6 +16,7 @@ from headwater.data.schema import Schema
 from headwater.errors import FlowError, InputError, RunError
 from headwater.flow.guarantees import guarantees
 from headwater.flow.ranges import RangeRequest, Sizes
+from headwater.io import files
 from headwater.io.iceberg import uplink
 from headwater.io.iceberg.uplink import IcebergUplink
 from headwater.io.transactions import outbox
@@ -117,7 +118,7 @@ def test_a_table_that_is_made_is_cut_by_columns_and_days(lake, tmp_path, caplog)
     [
         ("cty", "'city'"),
         ("day(city)", "'city' is text, and no time"),
-        ("week(at)", "there is 'year'"),
+        ("week(at)", "there is .*'year'"),
         ("x", "too many"),
     ],
 )
@@ -132,8 +133,7 @@ def test_a_flow_writes_each_part_in_a_snapshot_with_its_number(lake, tmp_path, l
     engine.run(copying(lake, 4_000), checkpoint=tmp_path / "checkpoint", every="50 ms", lanes=lanes)
     assert lake.column("n") == list(range(4_000))
     assert sorted(lake.table().scan().to_arrow().schema.names) == ["half", "k", "n"]
-    parts = lake.parts()
-    assert parts == sorted(set(parts))
+    assert len(lake.parts()) == len(set(lake.parts()))
     assert [held.holds for held in guarantees(copying(lake, 1))] == ["exactly once"]
 
 
@@ -152,7 +152,7 @@ def test_a_flow_that_is_killed_has_every_record_in_the_table_once(lake, tmp_path
 
 def test_a_part_whose_commit_was_told_to_nobody_is_not_there_twice(lake, tmp_path):
     def run(die=True):
-        written = outbox.replace_whole
+        written = files.replace_whole
 
         def replace_whole(path, data):  # the last moment at which nobody here knows that the table has it
             if path.name == "delivered" and die:
@@ -282,7 +282,7 @@ def test_a_wrong_catalog_is_told_at_once(tmp_path, monkeypatch):
     "catalog",
     [
         {"type": "sql", "uri": "postgresql+nothing://me:s3cr:et@nowhere.invalid/base"},
-        {"type": "sql", "uri": "sqlite+nothing://me:s3cr:et@nowhere.invalid:s3cr:et/base"},
+        {"type": "sql", "uri": "sqlite+nothing://me:s3cr:et@nowhere.invalid/base"},
         {"type": "rest", "uri": "http://me:s3cr:et@127.0.0.1:9/x", "token": "s3cr:et"},
         {"type": "no", "uri": "x", "token": "s3cr:et"},
         {"py-catalog-impl": "no.Catalog", "credential": "me:s3cr:et"},
@@ -367,7 +367,7 @@ def test_what_is_added_later_is_followed_and_gone_on_with(numbers):
     numbers.table().delete("n = 1")
     with pytest.raises(InputError, match=r"records were taken out of plant.levels .* in snapshot \d+"):
         read_all(source, place)
-    assert read_all(levels(numbers))[0] == [0, 2, 3, 4, 5]
+    assert sorted(read_all(levels(numbers))[0]) == [0, 2, 3, 4, 5]
 
 
 def test_a_table_that_was_set_back_is_told_to_who_follows_it(numbers):

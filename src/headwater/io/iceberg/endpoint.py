@@ -90,6 +90,7 @@ class Iceberg:
     def open(self, given: Schema) -> IcebergWriter: ...
     def open(self, given: Reject | Schema, position: Any = None) -> IcebergReader | IcebergWriter:
         """Start reading, behind the place that `position` says; with a schema instead, start writing."""
+        _check_library()
         from headwater.io.iceberg.reader import IcebergReader
         from headwater.io.iceberg.writer import IcebergWriter
 
@@ -97,12 +98,14 @@ class Iceberg:
 
     def ranges(self, wanted: RangeRequest) -> Ranges:
         """Return the table by its files."""
+        _check_library()
         from headwater.io.iceberg.ranges import IcebergRanges
 
         return IcebergRanges(self, wanted)
 
     def transaction(self, schema: Schema, ledger: Ledger) -> Transaction:
         """Start writing in parts, each of which is one snapshot with its number, as soon as the catalog is there."""
+        _check_library()
         from headwater.io.iceberg.uplink import IcebergUplink
         from headwater.io.transactions.outbox import Outbox
 
@@ -127,3 +130,8 @@ class Iceberg:
 
     def __str__(self) -> str:
         return f"{self.table} in {self.place}"
+
+
+def _check_library() -> None:
+    """Raise FlowError with the extra to install, before anything else asks for the library."""
+    import headwater.io.iceberg.session  # noqa: F401

@@ -221,7 +221,7 @@ def _listed(columns: Mapping[str, str]) -> str:
 
 def _fix(error: Exception, endpoint: Iceberg) -> str:
     told = f"{type(error).__name__} {error}"
-    if "Catalog URI missing" in told or "Could not initialize catalog" in told or "URI is required" in told:
+    if "URI missing" in told or "Could not initialize catalog" in told or "URI is required" in told:
         return (
             f"; is there a catalog {endpoint.catalog!r} in ~/.pyiceberg.yaml or the environment? Or give its properties, "
             'such as catalog={"type": "sql", "uri": "sqlite:///lake/catalog.db", "warehouse": "lake"}'

@@ -63,7 +63,8 @@ class Appends:
                     with table.transaction() as transaction:
                         said = {} if name is None else {WRITER: name, PART: str(number)}
                         if name is not None:
-                            transaction.set_properties({_property(name): str(number)})
+                            sequence = table.metadata.last_sequence_number + 1  # of the snapshot that is made
+                            transaction.set_properties({_property(name): f"{number} {sequence}"})
                         transaction.append(rows, snapshot_properties=said)
                     return
                 except CommitFailedException:
@@ -111,18 +112,20 @@ class IcebergUplink:
 
 
 def is_there(table: Table, name: str, number: int) -> bool:
-    """Tell whether a part is in a table: by the snapshots that led to it, and where old ones are expired, by a property.
+    """Tell whether a part is in a table: by the snapshots that led to it, or, where those are expired, by a property.
 
-    The property alone would not do: it stays as it is when a table is set back to an earlier snapshot.
+    The property says which snapshot the part was, and counts if older ones than any that is left were. Alone it would not
+    do: it stays as it is when a table is set back to an earlier snapshot.
     """
     metadata = table.metadata
     by_id = {each.snapshot_id: each for each in metadata.snapshots}
-    at = metadata.current_snapshot_id
+    at, oldest = metadata.current_snapshot_id, 0
     while (snapshot := by_id.get(at or 0)) is not None:
         if snapshot.summary is not None and snapshot.summary.get(WRITER) == name:
-            return int(snapshot.summary[PART]) >= number
-        at = snapshot.parent_snapshot_id
-    return at is not None and int(metadata.properties.get(_property(name), -1)) >= number
+            return int(snapshot.summary.get(PART) or -1) >= number
+        at, oldest = snapshot.parent_snapshot_id, snapshot.sequence_number or 0
+    part, _, sequence = metadata.properties.get(_property(name), "-1 0").partition(" ")
+    return int(part) >= number and int(sequence) < oldest
 
 
 def _property(name: str) -> str:
