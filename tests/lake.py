@@ -1,10 +1,13 @@
 """An Iceberg catalog of our own in a folder, and what pyiceberg itself finds there; skipped where that is missing."""
 
+import os
+
 import pytest
 
 pytest.importorskip("pyiceberg", reason="pyiceberg is not installed: pip install 'headwater[iceberg]'")
 
 from pyiceberg.catalog import load_catalog
+from pyiceberg.utils.concurrent import ExecutorFactory
 
 TABLE = "plant.levels"
 
@@ -15,6 +18,15 @@ class Lake:
     def __init__(self, folder):
         folder.mkdir(parents=True, exist_ok=True)
         self.properties = {"type": "sql", "uri": f"sqlite:///{folder}/catalog.db", "warehouse": f"file://{folder}/lake"}
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        """Let the library's threads go, beside which a later test could fork no lanes."""
+        pool, ExecutorFactory._instance = ExecutorFactory._instance, None
+        if pool is not None and ExecutorFactory._instance_pid == os.getpid():
+            pool.shutdown()
 
     def table(self, name=TABLE):
         """Return a table as the library has it."""
@@ -31,6 +43,6 @@ class Lake:
         return sorted(self.table(table).scan().to_arrow()[name].to_pylist())
 
     def parts(self, table=TABLE):
-        """Return the writers and parts that snapshots say they are of, oldest first."""
+        """Return the writers and parts that snapshots say they are of, and how many records each has, oldest first."""
         said = [each.summary for each in self.table(table).snapshots()]
-        return [(each["headwater.writer"], int(each["headwater.part"])) for each in said]
+        return [(each["headwater.writer"], int(each["headwater.part"]), int(each["added-records"])) for each in said]

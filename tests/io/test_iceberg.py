@@ -1,6 +1,7 @@
 """Iceberg tables on disk: what is written is read back by pyiceberg itself, also after kills and beside other writers."""
 
 import os
+import sqlite3
 import subprocess
 import sys
 from datetime import UTC, datetime
@@ -8,6 +9,8 @@ from threading import Thread
 
 import pyarrow as pa
 import pytest
+from pyiceberg.catalog import load_catalog
+from pyiceberg.catalog.sql import SqlCatalog, SqlCatalogBaseTable
 from reading import ran_until
 
 from headwater import Flow, col, engine, io
@@ -29,7 +32,8 @@ NUMBERS = Schema.of({"n": int})
 
 @pytest.fixture
 def lake(tmp_path):
-    return Lake(tmp_path / "lakes")
+    with Lake(tmp_path / "lakes") as made:
+        yield made
 
 
 def levels(lake, schema=None, **options):
@@ -116,38 +120,57 @@ def test_a_table_that_is_made_is_cut_by_columns_and_days(lake, tmp_path, caplog)
 @pytest.mark.parametrize(
     ("by", "why"),
     [
-        ("cty", "'city'"),
-        ("day(city)", "'city' is text, and no time"),
-        ("week(at)", "there is .*'year'"),
-        ("x", "too many"),
+        ("cty", "by of {}: there is no column 'cty'; columns are 'at', 'city', 'x'; did you mean 'city'?"),
+        ("day(city)", "{} cannot be cut by 'day(city)': 'city' is text, and no time"),
+        ("week(at)", "{} cannot be cut by 'week(at)': 'week' is none of 'day', 'hour', 'month', 'year'"),
+        ("dy(at)", "{} cannot be cut by 'dy(at)': 'dy' is none of 'day', 'hour', 'month', 'year'; did you mean 'day'?"),
+        ("day(at", "{} cannot be cut by 'day(at'; expected a column, or such as 'day(at)'"),
+        ("x", "{} cannot be cut by column 'x', which is float: too many"),
     ],
 )
 def test_what_a_table_cannot_be_cut_by_is_told(lake, by, why):
     schema = Schema.of({"city": str, "at": "time", "x": float})
-    with pytest.raises(FlowError, match=why):
+    with pytest.raises(FlowError) as error:
         levels(lake, by=by).check_write(schema)
+    assert str(error.value) == why.format(levels(lake))
 
 
 @pytest.mark.parametrize("lanes", [1, 2])
 def test_a_flow_writes_each_part_in_a_snapshot_with_its_number(lake, tmp_path, lanes):
-    engine.run(copying(lake, 4_000), checkpoint=tmp_path / "checkpoint", every="50 ms", lanes=lanes)
+    def run():
+        flow = Flow("processes")
+        made = flow.read("in", io.Generate(lambda n: {"n": n}, {"n": int}, rate=20_000, count=4_000))
+        told = made.map("told", lambda row: {**row, "process": os.getpid()}, out={"n": int, "process": int})
+        told.write("out", levels(lake))
+        engine.run(flow, checkpoint=tmp_path / "checkpoint", every="50 ms", lanes=lanes)
+
+    killed_until(None, run, kills=0, ends=True)  # in a child: lanes are forked, and the library has threads here
     assert lake.column("n") == list(range(4_000))
-    assert sorted(lake.table().scan().to_arrow().schema.names) == ["half", "k", "n"]
-    assert len(lake.parts()) == len(set(lake.parts()))
+    assert len(set(lake.column("process"))) == lanes
+    writers, parts, records = zip(*lake.parts(), strict=True)
+    assert len(set(writers)) == 1  # who writes for all lanes
+    assert len(parts) > 1
+    assert list(parts) == sorted(set(parts))
+    assert sum(records) == 4_000
     assert [held.holds for held in guarantees(copying(lake, 1))] == ["exactly once"]
 
 
-def test_a_flow_that_is_killed_has_every_record_in_the_table_once(lake, tmp_path):
+@pytest.mark.parametrize("lanes", [1, 2])
+def test_a_flow_that_is_killed_has_every_record_in_the_table_once(lake, tmp_path, lanes):
     count = 12_000
     kills = killed_until(
         None,
-        lambda: engine.run(copying(lake, count), checkpoint=tmp_path / "checkpoint", every="40 ms"),
+        lambda: engine.run(copying(lake, count), checkpoint=tmp_path / "checkpoint", every="40 ms", lanes=lanes),
         ends=True,
         kills=6,
         longest_s=0.8,
     )
     assert kills
     assert lake.column("n") == list(range(count))
+    writers, parts, records = zip(*lake.parts(), strict=True)
+    assert len(set(writers)) == 1
+    assert list(parts) == sorted(set(parts))
+    assert sum(records) == count
 
 
 def test_a_part_whose_commit_was_told_to_nobody_is_not_there_twice(lake, tmp_path):
@@ -185,13 +208,14 @@ def test_a_part_is_known_when_old_snapshots_are_expired_and_not_when_a_table_was
     delivered(lake, 1, 1)  # of which no snapshot is left
     assert lake.column("n") == [0, 1, 10]
 
-    other = Lake(tmp_path / "other")
-    delivered(other, 0, 0)
-    first = other.table().current_snapshot().snapshot_id
-    delivered(other, 1, 1)
-    other.table().manage_snapshots().rollback_to_snapshot(first).commit()
-    delivered(other, 1, 1)
-    assert other.column("n") == [0, 1]
+    for before in ("us", "them"):  # whose part is the last that is left
+        other = Lake(tmp_path / before)
+        delivered(other, 0, 0, name=before)
+        first = other.table().current_snapshot().snapshot_id
+        delivered(other, 1, 1)
+        other.table().manage_snapshots().rollback_to_snapshot(first).commit()
+        delivered(other, 1, 1)
+        assert other.column("n") == [0, 1]
 
 
 def test_several_writers_of_one_table_wait_for_each_other(lake):
@@ -269,13 +293,67 @@ def test_what_is_no_name_of_a_table_is_told():
 
 def test_a_wrong_catalog_is_told_at_once(tmp_path, monkeypatch):
     monkeypatch.setenv("PYICEBERG_HOME", str(tmp_path))
-    with pytest.raises(InputError, match=r"is there a catalog 'nowhere' in ~/.pyiceberg.yaml"):
-        io.Iceberg(TABLE, NUMBERS, catalog="nowhere").open(pytest.fail)
-    gone = {"type": "sql", "uri": f"sqlite:///{tmp_path}/no/catalog.db", "warehouse": str(tmp_path)}
+    for way in (io.Iceberg(TABLE, NUMBERS, catalog="nowhere"), io.Iceberg(TABLE, catalog={"name": "nowhere"})):
+        with pytest.raises(InputError) as error:
+            way.open(NUMBERS)
+        assert str(error.value) == (
+            "cannot write plant.levels in nowhere: there is no catalog 'nowhere'; in ~/.pyiceberg.yaml and the environment "
+            "are none. Or give its properties, such as "
+            'catalog={"type": "sql", "uri": "sqlite:///lake/catalog.db", "warehouse": "lake"}'
+        )
+    with pytest.raises(InputError) as error:
+        io.Iceberg(TABLE, NUMBERS, catalog={"type": "sql", "url": "sqlite:///x"}).open(pytest.fail)
+    assert str(error.value) == (
+        "cannot read plant.levels in default: the catalog's properties have no 'uri': they are 'type', 'url'; "
+        "did you mean 'url'?"
+    )
+
+
+def test_a_wrong_path_of_a_catalog_is_told_and_leaves_nothing_behind(lake, tmp_path, caplog):
+    path = tmp_path / "no" / "catalog.db"
+    gone = {"type": "sql", "uri": f"sqlite:///{path}", "warehouse": str(tmp_path)}
     flow = Flow("f")
     flow.read("in", io.Items([{"n": 1}])).write("out", io.Iceberg(TABLE, catalog=gone))
     with pytest.raises((InputError, RunError), match="is its folder there, and may this user write it"):
         engine.run(flow, checkpoint=tmp_path / "checkpoint")
+    path.parent.mkdir()
+    for asked in (lambda table: table.schema, lambda table: table.open(pytest.fail)):
+        with pytest.raises(InputError, match=f"there is no file {path}, which would be its catalog; is the path right"):
+            asked(io.Iceberg(TABLE, catalog=gone))
+    assert not path.exists()
+    sqlite3.connect(path).execute("CREATE TABLE ours (n)").connection.close()
+    before = path.read_bytes()
+    with pytest.raises(InputError, match="the database has none of the tables of a catalog: is the uri right"):
+        io.Iceberg(TABLE, NUMBERS, catalog=gone).open(pytest.fail)
+    assert path.read_bytes() == before
+
+    way = IcebergUplink(levels(lake), NUMBERS)
+    way.close()
+    IcebergUplink(levels(lake), NUMBERS).close()
+    assert [said.getMessage() for said in caplog.records if "catalog" in said.getMessage()] == [
+        f"catalog {levels(lake).place} was not there, and is made: {tmp_path / 'lakes' / 'catalog.db'}"
+    ]
+
+
+def test_a_catalog_and_a_namespace_may_be_made_by_somebody_else_meanwhile(lake, monkeypatch):
+    looked, made = SqlCatalog.namespace_exists, SqlCatalog.create_tables
+
+    def overtaken_tables(self):
+        made(self)
+        SqlCatalogBaseTable.metadata.create_all(self.engine, checkfirst=False)
+
+    def overtaken_namespace(self, name):
+        found = looked(self, name)
+        if not found:
+            monkeypatch.setattr(SqlCatalog, "namespace_exists", looked)
+            load_catalog("default", **lake.properties).create_namespace(name)
+        return found
+
+    monkeypatch.setattr(SqlCatalog, "create_tables", overtaken_tables)
+    monkeypatch.setattr(SqlCatalog, "namespace_exists", overtaken_namespace)
+    delivered(lake, 0, 7)
+    assert lake.column("n") == [7]
+    assert SqlCatalog.namespace_exists is looked
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,8 @@ SCHEMA = {"n": int, "city": str, "at": "time"}
 
 @pytest.fixture
 def lake(tmp_path):
-    return Lake(tmp_path / "lakes")
+    with Lake(tmp_path / "lakes") as made:
+        yield made
 
 
 def test_a_micro_batch_is_in_an_iceberg_table_once_whenever_its_driver_is_killed(lake, tmp_path):
@@ -57,10 +58,11 @@ def test_a_micro_batch_is_in_an_iceberg_table_once_whenever_its_driver_is_killed
     sink.close()  # which delivers what it does not know to be there
     write(2)
     assert lake.column("n") == [0, 1, 2]
-    assert [part for _, part in lake.parts()] == [0, 1, 2]
+    assert [part for _, part, _ in lake.parts()] == [0, 1, 2]
 
 
 def test_a_table_goes_round_through_flows_on_spark(spark, lake, tmp_path):
+    lake.properties["token"] = "s3cr:et"
     rows = [{"n": n, "city": f"c {n % 3}", "at": n * 1_000_000} for n in range(400)]
     flow = Flow("writing")
     flow.read("r", io.Items(rows, SCHEMA)).write("out", io.Iceberg(TABLE, catalog=lake.properties, by="city"))
@@ -72,6 +74,8 @@ def test_a_table_goes_round_through_flows_on_spark(spark, lake, tmp_path):
     on_spark.run(flow, checkpoint=tmp_path / "second")
     found = lake.table("plant.even").scan().to_arrow().sort_by("n").to_pylist()
     assert [(row["n"], row["city"]) for row in found] == [(n, f"c {n % 3}") for n in range(0, 400, 2)]
+    kept = [path for path in tmp_path.rglob("*") if path.is_file()]  # checkpoints, too
+    assert not any(b"s3cr:et" in path.read_bytes() for path in kept)
 
 
 def test_the_form_of_a_table_at_a_url_says_what_to_use_instead():

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 from urllib.request import url2pathname
 
 from headwater.errors import FlowError
@@ -47,6 +47,8 @@ def secrets_in(url: str) -> dict[str, str]:
 
     >>> secrets_in("postgresql://me:s3cret@host/base"), secrets_in("sqlite:///lake/catalog.db")
     ({'postgresql://me:s3cret@host/base': 'postgresql://…@host/base', 'me:s3cret': '…', 's3cret': '…'}, {})
+    >>> [text for text in secrets_in("postgresql://me:s3%40cret@host/base") if "@" in text]
+    ['postgresql://me:s3%40cret@host/base', 'me:s3@cret', 's3@cret']
     """
     safe = shown(url)
     if safe == url:
@@ -54,7 +56,8 @@ def secrets_in(url: str) -> dict[str, str]:
     found = {url: safe}
     if "@" in url:
         person = url.rpartition("@")[0].rpartition("//")[2]
-        found |= {person: "…", person.partition(":")[2]: "…"}
+        for text in (person, unquote(person)):  # a driver says it as it reads it
+            found |= {text: "…", text.partition(":")[2]: "…"}
     return {text: told for text, told in found.items() if len(text) > _FEW}
 
 

@@ -6,6 +6,7 @@ import logging
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headwater.data.schema import Schema, Type
@@ -52,6 +53,7 @@ _TYPES: dict[Type, PrimitiveType] = {
 _FIRST_PARTITION = 1000  #: the number of the first field by which a table is cut, by Iceberg's rules
 _BY = re.compile(r"(?:(?P<transform>[a-z]+)\()?(?P<column>[^()]+)\)?")
 _TRANSFORMS = ("year", "month", "day", "hour")
+_MADE = 3  #: things that somebody else may make at the same moment: a catalog's own tables, a namespace and a table
 #: what a catalog or storage says that may be there again later
 _AWAY = (
     said_by_catalogs.ServiceUnavailableError,
@@ -63,10 +65,10 @@ _AWAY = (
 
 
 class Session:
-    """A catalog, opened when it is needed and again after it went wrong."""
+    """A catalog, opened when it is needed and again after it went wrong; only one that `makes` leaves anything behind."""
 
-    def __init__(self, endpoint: Iceberg) -> None:
-        self._endpoint = endpoint
+    def __init__(self, endpoint: Iceberg, *, makes: bool = False) -> None:
+        self._endpoint, self._makes = endpoint, makes
         self._catalog: Catalog | None = None
 
     def __enter__(self) -> Session:
@@ -80,7 +82,7 @@ class Session:
         """Give the catalog; what goes wrong is told as InputError, without secrets, and the catalog is opened anew."""
         try:
             if self._catalog is None:
-                self._catalog = load_catalog(self._endpoint.catalog, **self._endpoint.properties)
+                self._catalog = self._open()
             yield self._catalog
         except HeadwaterError:
             raise
@@ -98,12 +100,13 @@ class Session:
 
     def table_for(self, schema: Schema) -> Table:
         """Return the table for records of these columns; one that is not there is made."""
-        with self.asking("write") as catalog:
-            if not catalog.table_exists(self._endpoint.name):
-                self._make(catalog, schema)
-            table = catalog.load_table(self._endpoint.name)
-        check_columns(self._endpoint, table, schema)
-        return table
+        for _ in range(_MADE):
+            try:
+                return self._found_or_made(schema)
+            except InputError as error:
+                if not _was_made_meanwhile(error):
+                    raise
+        return self._found_or_made(schema)
 
     def close(self) -> None:
         """Let the catalog go."""
@@ -111,6 +114,36 @@ class Session:
         if catalog is not None:
             with suppress(Exception):  # it is done with
                 catalog.close()
+
+    def _open(self) -> Catalog:
+        endpoint, known = self._endpoint, self._known()
+        uri = str(known.get("uri", ""))
+        file = _file_of(uri)
+        is_new = file is not None and not file.exists()
+        if is_new and not self._makes:
+            raise InputError(
+                f"cannot read {endpoint}: there is no file {file}, which would be its catalog; is the path right? "
+                "sqlite:///lake/catalog.db begins at the folder of the process, sqlite:////lake/catalog.db does not"
+            )
+        given = dict(endpoint.properties)
+        if not self._makes and (known.get("type") == "sql" or uri.startswith(("sqlite", "postgresql"))):
+            given["init_catalog_tables"] = "false"  # a database of somebody's own stays as it is
+        catalog = load_catalog(endpoint.catalog, **given)
+        if is_new:
+            log.warning("catalog %s was not there, and is made: %s", endpoint.place, file)
+        return catalog
+
+    def _known(self) -> dict[str, Any]:
+        """Return the properties of the catalog, configured and given."""
+        return {**(Config().get_catalog_config(self._endpoint.catalog) or {}), **self._endpoint.properties}
+
+    def _found_or_made(self, schema: Schema) -> Table:
+        with self.asking("write") as catalog:
+            if not catalog.table_exists(self._endpoint.name):
+                self._make(catalog, schema)
+            table = catalog.load_table(self._endpoint.name)
+        check_columns(self._endpoint, table, schema)
+        return table
 
     def _make(self, catalog: Catalog, schema: Schema) -> None:
         by = partitions(self._endpoint, schema)
@@ -129,13 +162,13 @@ class Session:
 
     def _explained(self, error: Exception) -> str:
         endpoint = self._endpoint
+        if "URI missing" in str(error):
+            return _nowhere(endpoint)
         said = str(error).strip().splitlines() or [""]
-        known: dict[str, Any] = {}
+        known: dict[str, Any] = endpoint.properties
         with suppress(Exception):  # what is wrong with the configuration is what is told here
-            known = dict(Config().get_catalog_config(endpoint.catalog) or {})
-        return without_secrets(f"{type(error).__name__}: {said[0]}", _secrets({**known, **endpoint.properties})) + _fix(
-            error, endpoint
-        )
+            known = self._known()
+        return without_secrets(f"{type(error).__name__}: {said[0]}", _secrets(known)) + _fix(error)
 
 
 def is_away(error: InputError) -> bool:
@@ -148,6 +181,12 @@ def is_away(error: InputError) -> bool:
     ):  # of SQLAlchemy; a file that cannot be opened will not come by itself
         return "sqlite" not in str(cause) or "locked" in str(cause)
     return isinstance(cause, (*_AWAY, OSError))
+
+
+def _was_made_meanwhile(error: InputError) -> bool:
+    """Tell whether somebody else was first to make a catalog's own tables, or a namespace."""
+    cause = error.__context__
+    return type(cause).__name__ == "IntegrityError" or "already exists" in str(cause)
 
 
 def check_columns(endpoint: Iceberg, table: Table, schema: Schema) -> None:
@@ -190,7 +229,8 @@ def partitions(endpoint: Iceberg, schema: Schema) -> list[PartitionField]:
         transform = said["transform"] or "identity"
         if said["transform"] and transform not in _TRANSFORMS:
             raise FlowError(
-                f"{endpoint} cannot be cut by {text!r}: there is {listed(_TRANSFORMS)}{suggestion(transform, _TRANSFORMS)}"
+                f"{endpoint} cannot be cut by {text!r}: {transform!r} is none of {listed(_TRANSFORMS)}"
+                f"{suggestion(transform, _TRANSFORMS)}"
             )
         if said["transform"] and kind != "time":
             raise FlowError(f"{endpoint} cannot be cut by {text!r}: {said['column']!r} is {kind}, and no time")
@@ -219,15 +259,33 @@ def _listed(columns: Mapping[str, str]) -> str:
     return ", ".join(f"{name} {kind}" for name, kind in columns.items())
 
 
-def _fix(error: Exception, endpoint: Iceberg) -> str:
+def _file_of(uri: str) -> Path | None:
+    """Return the file of a catalog in SQLite; None for other catalogs, and one in memory."""
+    scheme, _, path = uri.partition(":///")
+    path = path.partition("?")[0]
+    is_file = scheme.partition("+")[0] == "sqlite" and path and not path.startswith((":memory:", "file:"))
+    return Path(path).absolute() if is_file else None
+
+
+def _nowhere(endpoint: Iceberg) -> str:
+    """Return what is said where a catalog has no address."""
+    given = endpoint.properties
+    if given:
+        return f"the catalog's properties have no 'uri': they are {listed(given)}{suggestion('uri', given)}"
+    there = Config().get_known_catalogs()
+    return (
+        f"there is no catalog {endpoint.catalog!r}; in ~/.pyiceberg.yaml and the environment are {listed(there)}"
+        f"{suggestion(endpoint.catalog, there)}. Or give its properties, such as "
+        'catalog={"type": "sql", "uri": "sqlite:///lake/catalog.db", "warehouse": "lake"}'
+    )
+
+
+def _fix(error: Exception) -> str:
     told = f"{type(error).__name__} {error}"
-    if "URI missing" in told or "Could not initialize catalog" in told or "URI is required" in told:
-        return (
-            f"; is there a catalog {endpoint.catalog!r} in ~/.pyiceberg.yaml or the environment? Or give its properties, "
-            'such as catalog={"type": "sql", "uri": "sqlite:///lake/catalog.db", "warehouse": "lake"}'
-        )
     if "unable to open database file" in told:
         return "; is its folder there, and may this user write it?"
+    if "no such table: iceberg_" in told or 'relation "iceberg_' in told:
+        return "; the database has none of the tables of a catalog: is the uri right?"
     if isinstance(error, said_by_catalogs.UnauthorizedError | said_by_catalogs.ForbiddenError):
         return "; are the token or credential of the catalog right, and may they do this?"
     if isinstance(error, ImportError):

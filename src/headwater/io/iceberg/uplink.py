@@ -31,7 +31,7 @@ class Appends:
     """How records of a schema get into a table; the table is made if it is not there."""
 
     def __init__(self, sink: Iceberg, schema: Schema) -> None:
-        self._sink, self._schema, self._session = sink, schema, Session(sink)
+        self._sink, self._schema, self._session = sink, schema, Session(sink, makes=True)
         self._table: Table | None = None
 
     def prepare(self) -> Table:
