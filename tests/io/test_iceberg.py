@@ -1,5 +1,6 @@
 """Iceberg tables on disk: what is written is read back by pyiceberg itself, also after kills and beside other writers."""
 
+import errno
 import os
 import sqlite3
 import subprocess
@@ -16,7 +17,7 @@ from reading import ran_until
 from headwater import Flow, col, engine, io
 from headwater.data.batch import Batch
 from headwater.data.schema import Schema
-from headwater.errors import FlowError, InputError, RunError
+from headwater.errors import FlowError, InputError, NoRoomError, RunError
 from headwater.flow.guarantees import guarantees
 from headwater.flow.ranges import RangeRequest, Sizes
 from headwater.io import files
@@ -218,6 +219,17 @@ def test_a_part_is_known_when_old_snapshots_are_expired_and_not_when_a_table_was
         assert other.column("n") == [0, 1]
 
 
+def test_a_part_is_known_by_its_snapshot_in_a_table_of_format_1(lake):
+    lake.make(pa.schema([("n", pa.int64())]), properties={"format-version": "1"})
+    assert lake.table().format_version == 1
+    for part in (0, 1, 1):
+        delivered(lake, part, part)
+    delivered(lake, 0, 10, name="them")
+    delivered(lake, 1, 1)
+    assert lake.column("n") == [0, 1, 10]
+    assert sorted(read_all(levels(lake))[0]) == [0, 1, 10]
+
+
 def test_several_writers_of_one_table_wait_for_each_other(lake):
     delivered(lake, 0, -1, name="first")
     threads = [
@@ -392,6 +404,21 @@ def test_while_the_catalog_is_away_records_wait_on_disk(lake, tmp_path, monkeypa
     report = engine.run(flow, checkpoint=tmp_path / "checkpoint")
     assert report.extra["sinks"]["out"]["waiting"] == 0
     assert lake.column("n") == list(range(300))
+
+
+def test_what_a_full_disk_has_no_room_for_is_kept_and_written_later(lake, monkeypatch):
+    writer = levels(lake).open(NUMBERS)
+    writer.write(Batch.of({"n": [1, 2]}, NUMBERS))
+    with monkeypatch.context() as full:
+
+        def write(*_):
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        full.setattr(SqlCatalog, "commit_table", write)
+        with pytest.raises(NoRoomError, match="No space left on device; 2 records are not in the table"):
+            writer.close()
+    writer.close()  # as a runner does that waits for room
+    assert lake.column("n") == [1, 2]
 
 
 def test_a_missing_library_is_told_with_the_extra_that_has_it():

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headwater.data.schema import Schema, Type
-from headwater.errors import FlowError, HeadwaterError, InputError, listed, suggestion
+from headwater.errors import FlowError, HeadwaterError, InputError, NoRoomError, listed, suggestion
+from headwater.io.files import is_full
 from headwater.io.urls import secrets_in, without_secrets
 
 try:
@@ -88,7 +89,8 @@ class Session:
             raise
         except Exception as error:  # of the library, of a database's driver, of a server or of a storage
             self.close()
-            raise InputError(f"cannot {doing} {self._endpoint}: {self._explained(error)}") from None
+            kind = NoRoomError if is_full(error) or "disk is full" in str(error) else InputError  # of SQLite's, too
+            raise kind(f"cannot {doing} {self._endpoint}: {self._explained(error)}") from None
 
     def table(self, doing: str) -> Table:
         """Return the table as it is now; raises InputError if there is none."""
@@ -176,9 +178,7 @@ def is_away(error: InputError) -> bool:
     cause = error.__context__
     if isinstance(cause, FileNotFoundError | PermissionError | FileExistsError | NotADirectoryError):
         return False
-    if (
-        type(cause).__name__ == "OperationalError"
-    ):  # of SQLAlchemy; a file that cannot be opened will not come by itself
+    if type(cause).__name__ == "OperationalError":  # of SQLAlchemy; a file that cannot be opened stays so
         return "sqlite" not in str(cause) or "locked" in str(cause)
     return isinstance(cause, (*_AWAY, OSError))
 

@@ -63,7 +63,8 @@ class Appends:
                     with table.transaction() as transaction:
                         said = {} if name is None else {WRITER: name, PART: str(number)}
                         if name is not None:
-                            sequence = table.metadata.last_sequence_number + 1  # of the snapshot that is made
+                            # of the snapshot that is made; tables of format 1 have none
+                            sequence = getattr(table.metadata, "last_sequence_number", 0) + 1
                             transaction.set_properties({_property(name): f"{number} {sequence}"})
                         transaction.append(rows, snapshot_properties=said)
                     return
@@ -115,7 +116,8 @@ def is_there(table: Table, name: str, number: int) -> bool:
     """Tell whether a part is in a table: by the snapshots that led to it, or, where those are expired, by a property.
 
     The property says which snapshot the part was, and counts if older ones than any that is left were. Alone it would not
-    do: it stays as it is when a table is set back to an earlier snapshot.
+    do: it stays as it is when a table is set back to an earlier snapshot. Tables of format 1 do not tell which is older,
+    so that there only snapshots count.
     """
     metadata = table.metadata
     by_id = {each.snapshot_id: each for each in metadata.snapshots}
