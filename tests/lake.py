@@ -6,10 +6,15 @@ import pytest
 
 pytest.importorskip("pyiceberg", reason="pyiceberg is not installed: pip install 'headwater[iceberg]'")
 
+import pyarrow as pa
 from pyiceberg.catalog import load_catalog
 from pyiceberg.utils.concurrent import ExecutorFactory
 
+from headwater import io
+from headwater.data.schema import Schema
+
 TABLE = "plant.levels"
+NUMBERS = Schema.of({"n": int})
 
 
 class Lake:
@@ -46,3 +51,24 @@ class Lake:
         """Return the writers and parts that snapshots say they are of, and how many records each has, oldest first."""
         said = [each.summary for each in self.table(table).snapshots()]
         return [(each["headwater.writer"], int(each["headwater.part"]), int(each["added-records"])) for each in said]
+
+
+def levels(lake, schema=None, **options):
+    """Return the table as a source or sink of ours."""
+    return io.Iceberg(TABLE, schema, catalog=lake.properties, **options)
+
+
+def added(lake, numbers):
+    """Add numbers in a snapshot, and return which that is."""
+    table = lake.table()
+    table.append(pa.table({"n": pa.array(numbers, pa.int64())}))
+    return table.current_snapshot().snapshot_id
+
+
+def read_all(source, position=None, limit=7):
+    """Return the numbers that a source has now, and the position behind them."""
+    reader, found = source.open(pytest.fail, position), []
+    while (batch := reader.read(limit, 0)) is not None and (batch.length or not source.follow):
+        found += batch["n"].tolist()
+    reader.close()
+    return found, reader.position

@@ -11,15 +11,9 @@ from headwater.io import files
 from headwater.io.transactions import outbox
 from headwater.spark.sinks import guarantee, open_sink
 from killed import kills_itself
-from lake import TABLE, Lake
+from lake import TABLE
 
 SCHEMA = {"n": int, "city": str, "at": "time"}
-
-
-@pytest.fixture
-def lake(tmp_path):
-    with Lake(tmp_path / "lakes") as made:
-        yield made
 
 
 def test_a_micro_batch_is_in_an_iceberg_table_once_whenever_its_driver_is_killed(lake, tmp_path):
