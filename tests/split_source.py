@@ -63,8 +63,8 @@ def _minute(text):
 class Splits:
     """Rows by split; a row None is no record. `run` records come of a split before it is another's turn.
 
-    On Spark a micro-batch has a run of every split, the first ones longer. With `in_order`, a split is read to its end before
-    the next is begun.
+    On Spark a micro-batch has a run of every split, the first ones longer. With `in_order`, a split is read to its end
+    before the next is begun.
     """
 
     resume = "position"

@@ -100,7 +100,7 @@ def test_a_backlog_of_several_splits_makes_nothing_late_where_the_driver_reads_t
 
 
 def test_ranges_that_do_not_say_which_split_they_are_of_are_refused(tmp_path):
-    with pytest.raises(FlowError, match="MuteRanges, by which it is read on Spark, does not say which split a piece is"):
+    with pytest.raises(FlowError, match=r"MuteRanges, .* does not say which split a piece is of"):
         on_spark.run(counted(Mute(hour_in()), tmp_path / "out.jsonl"))
 
 

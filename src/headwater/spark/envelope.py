@@ -55,7 +55,8 @@ class Envelope:
     #: what a task said of records that it has written itself, and how many; of their stamps a sample travels then
     said: bytes = b""
     count: int = 0
-    split: OfSplit | None = None  #: of a source, from which it comes: it tells how far time has come in that split alone
+    #: of a source, that it comes from: it tells how far time has come in that one alone
+    split: OfSplit | None = None
 
     def pack(self) -> bytes:
         """Return the envelope as bytes."""

@@ -59,9 +59,7 @@ class Executor:
 
     # -- records in ---------------------------------------------------------------------------------------------------
 
-    def read(
-        self, number: int, put_out: Iterable[tuple[int, Batch]], split: OfSplit | None = None
-    ) -> Iterator[Row]:
+    def read(self, number: int, put_out: Iterable[tuple[int, Batch]], split: OfSplit | None = None) -> Iterator[Row]:
         """Run a source's stage on one piece of the source, its `number`-th in a micro-batch: batches and dead letters."""
         piece = number << _FLUSHES
         self._exits.split = split

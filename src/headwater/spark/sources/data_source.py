@@ -102,7 +102,7 @@ class Task(NamedTuple):
 
 
 def tasks_of(ranges: Ranges, end: Offset, pieces: Sequence[Any], *, ends: bool) -> list[Task]:
-    """Return a task for each piece of what is read up to an offset; the last one says that nothing follows, if that is so."""
+    """Return a task for each piece of what is read up to an offset; with `ends`, the last says that nothing follows."""
     splits = [None if piece is None else ranges.split_of(piece) for piece in pieces]
     known = any(split is not None for split in splits)
     behind = tuple(sorted(ranges.behind(end))) if known and not end["ended"] else ()
