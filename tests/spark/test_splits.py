@@ -1,9 +1,12 @@
 """Sources of several splits on Spark: none of them makes the records of another late."""
 
+import json
 from collections import defaultdict
+from itertools import pairwise
 
 import pytest
 
+from headwater import io
 from headwater import spark as on_spark
 from headwater.data.batch import END, Batch
 from headwater.data.timestamps import micros
@@ -95,6 +98,23 @@ def test_a_backlog_of_several_splits_makes_nothing_late_where_the_driver_reads_t
     rows, out = hour_in(), tmp_path / "out.jsonl"
     flow = counted(Logged(rows, run=5_000, ends=not available_now), out)
     on_spark.run(flow, checkpoint=tmp_path / "checkpoint", available_now=available_now)
+    assert lines(tmp_path / "late.jsonl") == []
+    assert windows_in(out) == plainly(rows)
+
+
+@pytest.mark.parametrize("kept", [False, True])
+def test_files_that_follow_each_other_make_nothing_late_though_spark_reads_the_largest_first_on_spark(
+    spark, tmp_path, kept
+):
+    rows, out, table = hour_in(splits=1), tmp_path / "out.jsonl", tmp_path / "table"
+    table.mkdir()
+    edges = (0, 2_000, 6_000, 12_000, 20_000)
+    for number, (start, stop) in enumerate(pairwise(edges)):
+        texts = [json.dumps({**row, "at": row["at"].isoformat()}) for row in rows[0][start:stop]]
+        (table / f"{number}.json").write_text("\n".join(texts) + "\n")
+    schema = {"at": "time", "split": int, "n": int, "value": float}
+    flow = counted(io.SparkTable(str(table), schema, form="json"), out)
+    on_spark.run(flow, **({"checkpoint": tmp_path / "checkpoint"} if kept else {}))
     assert lines(tmp_path / "late.jsonl") == []
     assert windows_in(out) == plainly(rows)
 

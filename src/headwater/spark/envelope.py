@@ -42,6 +42,7 @@ class OfSplit(NamedTuple):
 
     split: int | str
     behind: tuple[int | str, ...] = ()  #: as far as that is known
+    in_order: bool = True  #: false where a later piece of it may be read before an earlier one, as files are by Spark
 
 
 @dataclass(slots=True)
@@ -134,28 +135,30 @@ def is_of_split(frame: bytes) -> bool:
     return _decode(memoryview(frame)[_LENGTH.size : _LENGTH.size + length])[5] is not None
 
 
-def _of_split(split: int | str, behind: Sequence[int | str]) -> OfSplit:
-    return OfSplit(split, tuple(behind))
+def _of_split(split: int | str, behind: Sequence[int | str], in_order: bool) -> OfSplit:
+    return OfSplit(split, tuple(behind), in_order)
 
 
 def _told(envelopes: Sequence[Envelope]) -> list[tuple[int, int]]:
     """Return how far time has come, and where: behind the records of several splits, as far as the last of them.
 
-    Those of each split come one after the other, so that it is told behind all of them; of one split alone as it was. Time
-    waits for a split that holds more and did not tell; nobody waits for others, of which nothing is left to read.
+    Those of each split come one after the other, so that it is told behind all of them; of one split that is in order as it
+    was. Time waits for a split that holds more and did not tell; nobody waits for others, of which nothing is left to read.
     """
     every = sorted({told for envelope in envelopes for told in envelope.watermarks})
     reached: dict[int | str, int] = {}
     waited_for: set[int | str] = set()
+    mixed = False
     for envelope in envelopes:
         if envelope.split is not None:
+            mixed = mixed or not envelope.split.in_order
             waited_for.update(envelope.split.behind)
             told = [watermark for _, watermark in envelope.watermarks if watermark < END]
             if told:
                 split = envelope.split.split
                 reached[split] = max(*told, reached.get(split, NO_WATERMARK))
     waited_for -= reached.keys()
-    if len(reached) < 2 and not waited_for:
+    if not waited_for and (not reached or (len(reached) < 2 and not mixed)):
         return every
     ends = [(place, watermark) for place, watermark in every if watermark == END]
     return ends if waited_for else [(LAST - 1, min(reached.values())), *ends]

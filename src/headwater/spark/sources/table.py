@@ -16,7 +16,7 @@ from headwater.io.records import JsonDecoder
 from headwater.io.spark_table import SparkTable
 from headwater.io.urls import path_in
 from headwater.operators.operator import DEAD, rejected
-from headwater.spark.envelope import ROW
+from headwater.spark.envelope import ROW, OfSplit
 from headwater.spark.frames import SQL, named
 from headwater.spark.progress import cause_in
 from headwater.spark.relations import Relation
@@ -153,7 +153,8 @@ def _reader(step: str, source: SparkTable, prefix: Prefix) -> Callable[[Iterator
             for table in tables:
                 yield from made(table)
 
-        return in_arrow(prefix(number, put_out()))
+        # Spark reads large files first, whatever their times: which task has come how far says nothing of the others
+        return in_arrow(prefix(number, put_out(), OfSplit(number, in_order=False)))
 
     return read
 
