@@ -1,6 +1,9 @@
 """Large state that goes ahead of a move: what is there already does not travel again, and nothing else is left out."""
 
+from pathlib import Path
+
 import pytest
+from msgspec.structs import replace
 
 from headwater.deploy import ahead
 from headwater.deploy.ahead import Kept, key_of, large_states, pieces
@@ -9,6 +12,7 @@ from headwater.engine.checkpoint.chain import Chain, hold, is_held, let_go
 from headwater.engine.checkpoint.recovery import VERSION
 from headwater.engine.checkpoint.store import Store
 from headwater.errors import RunError
+from headwater.io.log.disk import SystemDisk
 
 OLD, NEW = b"o" * 300_000, b"n" * 1000
 
@@ -34,13 +38,13 @@ def states_in(folder):
 @pytest.mark.parametrize("size", [2**22, 1000, 299_999])
 def test_what_went_ahead_does_not_travel_again_and_is_filled_in_where_it_is(checkpoint, tmp_path, monkeypatch, size):
     monkeypatch.setattr(ahead, "_PIECE", size)
-    ((step, state),) = large_states(checkpoint, ["seen", "means"], "tanks-2")
-    assert (step, state) == ("seen", OLD)
+    ((step, stored),) = large_states(checkpoint, ["seen", "means"], "tanks-2")
+    assert (step, stored.size) == ("seen", len(OLD))
     kept = Kept(tmp_path / "ahead")
-    whole = [kept.take(piece) for piece in pieces("tanks-2", step, state)]
+    whole = [kept.take(piece) for piece in pieces("tanks-2", step, stored)]
     assert whole == [False] * (len(whole) - 1) + [True]
-    assert kept.take(next(pieces("tanks-2", step, state)))  # once more, after a cut
-    files = packed(checkpoint, [key_of(OLD)])
+    assert kept.take(next(pieces("tanks-2", step, stored)))  # once more, after a cut
+    files = packed(checkpoint, [key_of(stored)])
     assert sum(map(len, files.values())) < 5000 < sum(map(len, packed(checkpoint).values()))
     unpacked(files, tmp_path / "new")
     kept.fill_in(tmp_path / "new")
@@ -53,22 +57,58 @@ def test_what_went_ahead_does_not_travel_again_and_is_filled_in_where_it_is(chec
 
 
 def test_what_has_changed_since_it_went_ahead_travels_as_a_whole(checkpoint, tmp_path):
-    assert packed(checkpoint, [key_of(b"another")]) == packed(checkpoint)
+    ((_, stored),) = large_states(checkpoint, ["seen"], "tanks-2")
+    known = [key_of(stored)]
+    whole = checkpoint / "000000004.checkpoint"
+    content = whole.read_bytes()
+    whole.unlink()
+    whole.write_bytes(content)  # another file: nobody knows whether it is the same
+    assert packed(checkpoint, known) == packed(checkpoint)
     unpacked(packed(checkpoint), tmp_path / "new")
     Kept(tmp_path / "ahead").fill_in(tmp_path / "new")
     assert states_in(tmp_path / "new") == states_in(checkpoint)
 
 
-def test_pieces_that_are_lost_or_wrong_make_no_state(tmp_path, monkeypatch):
+def test_what_went_ahead_is_neither_read_nor_looked_through_when_the_rest_travels(checkpoint, monkeypatch):
+    ((_, stored),) = large_states(checkpoint, ["seen"], "tanks-2")
+    read = []
+
+    def noted(disk, fd, size, at, pread=SystemDisk.read):
+        read.append(size)
+        return pread(disk, fd, size, at)
+
+    monkeypatch.setattr(SystemDisk, "read", noted)
+    packed(checkpoint, [key_of(stored)])
+    assert 0 < max(read) < 5000
+    packed(checkpoint)
+    assert max(read) == len(OLD)
+
+
+def test_state_that_is_spoilt_or_gone_does_not_go_ahead(checkpoint, monkeypatch):
     monkeypatch.setattr(ahead, "_PIECE", 100_000)
-    kept, (first, second, third) = Kept(tmp_path), pieces("tanks-2", "seen", OLD)
+    ((_, stored),) = large_states(checkpoint, ["seen"], "tanks-2")
+    with open(stored.path, "r+b") as file:
+        file.seek(stored.at + 150_000)
+        file.write(b"?")
+    assert not any(piece.is_last for piece in pieces("tanks-2", "seen", stored))
+    goes = pieces("tanks-2", "seen", stored)
+    assert next(goes).at == 0
+    Path(stored.path).unlink()
+    assert list(goes) == []
+    assert list(pieces("tanks-2", "seen", stored)) == []
+
+
+def test_pieces_that_are_lost_or_wrong_make_no_state(checkpoint, tmp_path, monkeypatch):
+    monkeypatch.setattr(ahead, "_PIECE", 100_000)
+    ((_, stored),) = large_states(checkpoint, ["seen"], "tanks-2")
+    kept, (first, second, third) = Kept(tmp_path / "ahead"), pieces("tanks-2", "seen", stored)
     assert not any(kept.take(piece) for piece in (first, third))  # the second is lost
     assert not any(kept.take(piece) for piece in (first, second, first, third))
-    wrong = type(first)("tanks-2", "seen", first.key, 3, 0, b"bad")
-    assert not kept.take(wrong)
+    wrong = replace(third, data=b"?" * len(third.data))
+    assert not any(kept.take(piece) for piece in (first, second, wrong))
     assert [kept.take(piece) for piece in (first, second, third)] == [False, False, True]
     with pytest.raises(RunError, match="state has a key that is none"):
-        kept.take(type(first)("tanks-2", "seen", "../../outside", 1, 0, b"x"))
+        kept.take(replace(first, key="../../outside"))
 
 
 def test_a_run_builds_on_what_is_copied_until_it_is_let_go(tmp_path):

@@ -241,7 +241,7 @@ class World:
             case SendAhead(id, move, steps):
                 large = [step for step in steps if self.chance.random() < 0.8]
                 for step in large:
-                    self.hear(site, Piece(move, step, f"{move}/{step}", 1, 0, b"s"))
+                    self.hear(site, Piece(move, step, f"{move}/{step}", 1, 0, 0, b"s"))
                 self.hear(site, Sent(id, move, {f"{move}/{step}": step for step in large}))
             case KeepPiece(piece):
                 self.ahead[site].add(piece.key)
@@ -475,7 +475,7 @@ def test_large_state_goes_ahead_while_the_old_parts_run_and_what_is_there_is_not
     running, warm = PartState("tanks-1", "running", port=4000), PartState("tanks-2", "warm", port=4001)
     for name in ("barn", "office"):
         machine.handle(Heard(name, report(running, prepared=[warm])))
-    piece = Piece("tanks-2", "means", "k", 1, 0, b"s")
+    piece = Piece("tanks-2", "means", "k", 1, 0, 0, b"s")
     assert machine.handle(Heard("cloud", piece)) == [Say("barn", piece)]
     assert machine.handle(Heard("office", msgspec.structs.replace(piece, key=other))) == []  # which is not its own
     assert machine.handle(Heard("cloud", Sent("tanks-1", "tanks-2", {"k": "means"}))) == []

@@ -3,6 +3,7 @@
 import errno
 import shutil
 from pathlib import Path
+from zlib import crc32
 
 import msgspec
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from headwater.data.batch import Batch
 from headwater.data.frames import pack
 from headwater.deploy import part as parts
-from headwater.deploy.ahead import key_of
+from headwater.deploy.ahead import key_of, large_states
 from headwater.deploy.certificates import Identity, issue
 from headwater.deploy.control.messages import Fetch, Fetched, Forget, Have, Install, Piece, Prepare, Send, Sent, Unfit
 from headwater.deploy.luggage import Waiting
@@ -26,6 +27,7 @@ from headwater.serve.claims import take_files
 from headwater.serve.service import UnknownFlowError
 from headwater.serve.settings import read_settings, settings_beside
 
+KEY = "a1" * 32
 FILES = {"tanks.py": b"flow = None\n"}
 
 
@@ -245,13 +247,15 @@ def test_large_state_goes_ahead_and_is_filled_in_when_the_part_is_installed(work
     stays, goes = (letter * 200 for letter in (b"s", b"g"))
     tasks = {"stays": [{"state": 0, "whole": True, "queue": []}], "goes": [{"state": 1, "whole": True, "queue": []}]}
     store.write(1, {"version": VERSION, "steps": {}, "positions": {}, "tasks": tasks}, [stays, goes])
+    found = large_states(store.folder, tasks, "tanks-2")
+    keys = {step: key_of(stored) for step, stored in found}
     work.told(Prepare("tanks-2", signed(certificates, "tanks-2"), "tanks-1"))
     have, piece, sent = work.told(Send("tanks-1", "tanks-2", {"stays": "barn", "goes": "cloud"}))
-    assert have == Have("tanks-2", key_of(stays))  # it need not travel
-    assert (piece.step, piece.key, piece.data) == ("goes", key_of(goes), goes)
-    assert sent == Sent("tanks-1", "tanks-2", {key_of(stays): "stays", key_of(goes): "goes"})
+    assert have == Have("tanks-2", keys["stays"])  # it need not travel
+    assert (piece.step, piece.key, piece.data) == ("goes", keys["goes"], goes)
+    assert sent == Sent("tanks-1", "tanks-2", {keys["stays"]: "stays", keys["goes"]: "goes"})
     assert work.told(msgspec.structs.replace(piece, move="tanks-3")) == []  # of a part that nobody has announced
-    (fetched,) = work.told(Fetch("tanks-1", "tanks-2", [key_of(stays)]))
+    (fetched,) = work.told(Fetch("tanks-1", "tanks-2", [keys["stays"]]))
     assert stays not in fetched.files["000000001.checkpoint"]
     assert goes in fetched.files["000000001.checkpoint"]
     work.told(Install("tanks-2", None, fetched.files, "tanks-1"))
@@ -262,7 +266,7 @@ def test_large_state_goes_ahead_and_is_filled_in_when_the_part_is_installed(work
 
 def test_state_that_went_ahead_of_a_move_that_came_to_nothing_is_removed(work, certificates, monkeypatch):
     work.told(Prepare("tanks-2", signed(certificates, "tanks-2")))
-    assert work.told(Piece("tanks-2", "goes", key_of(b"g"), 1, 0, b"g")) == [Have("tanks-2", key_of(b"g"))]
-    assert (work.folder.ahead / "tanks-2" / key_of(b"g")).read_bytes() == b"g"
+    assert work.told(Piece("tanks-2", "goes", KEY, 1, crc32(b"g"), 0, b"g")) == [Have("tanks-2", KEY)]
+    assert (work.folder.ahead / "tanks-2" / KEY).read_bytes() == b"g"
     work.told(Forget(["tanks-2"]))
     assert not (work.folder.ahead / "tanks-2").exists()

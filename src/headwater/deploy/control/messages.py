@@ -143,10 +143,16 @@ class Piece(msgspec.Struct, frozen=True, tag="piece"):
 
     move: str
     step: str
-    key: str  #: the checksum of the state that it is of
+    key: str  #: of the state that it is of
     size: int  #: of that
+    checksum: int  #: and of all its bytes
     at: int  #: where in it
     data: bytes
+
+    @property
+    def is_last(self) -> bool:
+        """Whether nothing comes behind it."""
+        return self.at + len(self.data) >= self.size
 
 
 class Sent(msgspec.Struct, frozen=True, tag="sent"):

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import msgspec
 
 from headwater import __version__
-from headwater.deploy.ahead import Kept, key_of, large_states, may_lack, pieces, sweep
+from headwater.deploy.ahead import Kept, large_states, may_lack, pieces, sweep
 from headwater.deploy.bridge_ends import (
     note_addresses,
     note_ended,
@@ -197,12 +197,11 @@ class Work:
         """Send large state ahead; what stays at this site is kept here, for the part that comes after."""
         said: list[Message] = []
         keys: dict[str, str] = {}
-        for step, state in large_states(self.folder.home(deed.id).checkpoint, deed.steps, deed.move):
-            goes = pieces(deed.move, step, state)
-            keys[key_of(state)] = step
-            said += (
-                goes if deed.steps[step] != self.folder.name else [have for p in goes for have in self._keep_piece(p)]
-            )
+        for step, stored in large_states(self.folder.home(deed.id).checkpoint, deed.steps, deed.move):
+            for piece in pieces(deed.move, step, stored):
+                said += [piece] if deed.steps[step] != self.folder.name else self._keep_piece(piece)
+                if piece.is_last:
+                    keys[piece.key] = step
         return [*said, Sent(deed.id, deed.move, keys)]
 
     def _keep_piece(self, piece: Piece) -> list[Message]:

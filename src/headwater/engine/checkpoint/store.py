@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from errno import ENOENT
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -51,6 +51,19 @@ class Checkpoint(NamedTuple):
 
     number: int
     content: dict[str, Any]  #: with the state of each task, and its `changes` since, as bytes
+
+
+class Stored(NamedTuple):
+    """A state that is on disk, of so many bytes from a place in a file on."""
+
+    path: str
+    at: int
+    size: int
+    checksum: int  #: of its bytes, which nobody has looked at
+
+
+#: Returns what stands for a state in place of its bytes, which are not read then; None for one that is to be read.
+Instead = Callable[[Stored], Any]
 
 
 class Store:
@@ -150,12 +163,12 @@ class Store:
         names = (Path(name) for name in self.disk.listdir(str(self.folder)))
         return sorted(int(name.stem) for name in names if name.suffix == _SUFFIX and name.stem.isdigit())
 
-    def latest(self) -> Checkpoint | None:
+    def latest(self, instead: Instead | None = None) -> Checkpoint | None:
         """Return the last complete checkpoint, None before the first; one that is spoilt is told and passed over."""
         numbers = self.numbers()
         for number in reversed(numbers):
             try:
-                found = self.read(number)
+                found = self.read(number, instead)
                 # its name may not be safe, if the run that wrote it did not live to see to it: sinks will count on it
                 self.disk.fsync_dir(str(self.folder))
                 return found
@@ -170,10 +183,10 @@ class Store:
             )
         return None
 
-    def read(self, number: int) -> Checkpoint:
+    def read(self, number: int, instead: Instead | None = None) -> Checkpoint:
         """Return a checkpoint with all that it builds on; ValueError where something is not as it was written."""
-        since, content, states = self._content(number)
-        whole = self.read(since).content["tasks"] if since is not None else {}
+        since, content, states = self._content(number, instead)
+        whole = self.read(since, instead).content["tasks"] if since is not None else {}
         for name, tasks in content["tasks"].items():
             for at, task in enumerate(tasks):
                 state = states[task["state"]]
@@ -184,7 +197,7 @@ class Store:
                     task["state"], task["changes"] = before["state"], [*before["changes"], state]
         return Checkpoint(number, content)
 
-    def _content(self, number: int) -> tuple[int | None, dict[str, Any], list[bytes]]:
+    def _content(self, number: int, instead: Instead | None) -> tuple[int | None, dict[str, Any], list[Any]]:
         """Return what a file says: which it builds on, its index, its states."""
         try:
             fd = self.disk.open(self._file(number))
@@ -200,7 +213,8 @@ class Store:
             content: dict[str, Any] = decode(self._checked(fd, length, _HEAD.size, checksum, _seed(since)))
             states, at = [], _HEAD.size + length
             for size, expected in content.pop("states"):
-                states.append(self._checked(fd, size, at, expected))
+                other = None if instead is None else instead(Stored(self._file(number), at, size, expected))
+                states.append(self._checked(fd, size, at, expected) if other is None else other)
                 at += size
         finally:
             self.disk.close(fd)
