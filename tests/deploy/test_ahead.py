@@ -1,5 +1,7 @@
 """Large state that goes ahead of a move: what is there already does not travel again, and nothing else is left out."""
 
+import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -54,6 +56,49 @@ def test_what_went_ahead_does_not_travel_again_and_is_filled_in_where_it_is(chec
     unpacked(files, tmp_path / "another")
     with pytest.raises(RunError, match="state that went ahead is not here any more"):
         kept.fill_in(tmp_path / "another")
+
+
+@pytest.mark.parametrize("links", [True, False])
+def test_state_is_not_written_again_where_it_arrives_and_can_move_on_from_there(
+    checkpoint, tmp_path, monkeypatch, links
+):
+    def refused(*_):
+        raise PermissionError(errno.EPERM, "this disk knows no links")
+
+    if not links:
+        monkeypatch.setattr(os, "link", refused)
+    ((step, stored),) = large_states(checkpoint, ["seen"], "tanks-2")
+    kept = Kept(tmp_path / "ahead")
+    assert [kept.take(piece) for piece in pieces("tanks-2", step, stored)] == [True]
+    moved = tmp_path / "moved"
+    unpacked(packed(checkpoint, [key_of(stored)]), moved)
+    kept.fill_in(moved)
+    (beside,) = moved.glob("*.state")
+    assert beside.samefile(tmp_path / "ahead" / key_of(stored)) == links
+    kept.fill_in(moved)  # which changes nothing
+    kept.remove()
+    expected = {"seen": [OLD, NEW], "means": [b"means, later"], "last": [b"last"]}
+    assert states_in(moved) == expected
+    unpacked(packed(moved), tmp_path / "whole")
+    assert states_in(tmp_path / "whole") == expected
+    ((step, stored),) = large_states(moved, ["seen"], "tanks-3")
+    again = Kept(tmp_path / "ahead again")
+    assert [again.take(piece) for piece in pieces("tanks-3", step, stored)] == [True]
+    files = packed(moved, [key_of(stored)])
+    assert sum(map(len, files.values())) < 5000
+    unpacked(files, tmp_path / "again")
+    again.fill_in(tmp_path / "again")
+    assert states_in(tmp_path / "again") == expected
+
+
+def test_state_that_is_not_as_long_as_it_was_is_told(checkpoint, tmp_path):
+    ((step, stored),) = large_states(checkpoint, ["seen"], "tanks-2")
+    kept = Kept(tmp_path / "ahead")
+    assert [kept.take(piece) for piece in pieces("tanks-2", step, stored)] == [True]
+    os.truncate(tmp_path / "ahead" / key_of(stored), 7)
+    unpacked(packed(checkpoint, [key_of(stored)]), tmp_path / "new")
+    with pytest.raises(RunError, match="state that went ahead has 7 bytes here, not 300,000"):
+        kept.fill_in(tmp_path / "new")
 
 
 def test_what_has_changed_since_it_went_ahead_travels_as_a_whole(checkpoint, tmp_path):

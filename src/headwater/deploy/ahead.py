@@ -1,7 +1,7 @@
 """Large state that goes ahead of a move, while the part that has it runs: only what has changed since travels at the end.
 
-State is known by the file that it is in, and where. What is where it will be needed is left out of a checkpoint that travels: a mark stands for
-it there, until it is filled in where the checkpoint arrives.
+State is known by the file that it is in, and where. What is where it will be needed is left out of a checkpoint that
+travels: a mark stands for it there, until it is filled in where the checkpoint arrives.
 """
 
 from __future__ import annotations
@@ -84,9 +84,11 @@ def marks(known: Collection[str]) -> Instead:
     """Return what has marks read from a checkpoint for state that is known elsewhere, in place of its bytes."""
 
     def mark(stored: Stored) -> bytes | None:
-        if stored.size < LARGE or (key := key_of(stored)) not in known:
-            return None
-        return _MARK + key.encode() + _SIZES.pack(stored.size, stored.checksum)
+        if stored.size >= LARGE and known:
+            with suppress(OSError):  # who reads it says what is wrong
+                key = key_of(stored)
+                return _MARK + key.encode() + _SIZES.pack(stored.size, stored.checksum) if key in known else None
+        return None
 
     return mark
 
@@ -134,19 +136,27 @@ class Kept:
         return True
 
     def fill_in(self, checkpoint: Path) -> None:
-        """Put state into the checkpoint that has marks for it; RunError where it is not here."""
+        """Put state beside the checkpoint that has marks for it, as it is: records wait. RunError where it is not here.
+
+        It stays here too: a crash may have it asked for again.
+        """
         store = Store(checkpoint, PassingDisk())
         found = store.latest() if store.numbers() else None
         if found is not None and any(_is_mark(state) for state in _states_of(found)):
-            _rewrite(store, found, self._filled)
+            _rewrite(store, found, lambda state: self._laid(state, store) if _is_mark(state) else state)
 
-    def _filled(self, state: bytes) -> bytes:
-        if not _is_mark(state):
-            return state
+    def _laid(self, mark: bytes, store: Store) -> Stored:
+        key = mark[len(_MARK) : -_SIZES.size].decode()
+        size, checksum = _SIZES.unpack(mark[-_SIZES.size :])
+        path, to = self._path(key), store.beside(key)
         try:
-            return self._path(state[len(_MARK) : -_SIZES.size].decode()).read_bytes()
-        except OSError as error:
+            if path.stat().st_size != size:
+                raise RunError(f"state that went ahead has {path.stat().st_size:,} bytes here, not {size:,}; try again")
+            if not to.exists():
+                _link(path, to)
+        except FileNotFoundError as error:
             raise RunError(f"state that went ahead is not here any more: {error.strerror}; try again") from None
+        return Stored(str(to), 0, size, checksum)
 
     def remove(self) -> None:
         """Forget it."""
@@ -167,6 +177,16 @@ def _checksum(path: Path) -> tuple[int, int]:
     return size, checksum
 
 
+def _link(path: Path, to: Path) -> None:
+    """Give a file another name, or copy it where a disk knows no such thing."""
+    try:
+        os.link(path, to)
+    except FileNotFoundError:
+        raise
+    except OSError:
+        shutil.copyfile(path, to)
+
+
 def _is_mark(state: bytes) -> bool:
     return state.startswith(_MARK) and len(state) == len(_MARK) + _KEY + _SIZES.size
 
@@ -178,9 +198,9 @@ def _states_of(found: Checkpoint, step: str | None = None) -> Iterator[Any]:
         yield from saved["changes"]
 
 
-def _rewrite(store: Store, found: Checkpoint, change: Callable[[bytes], bytes]) -> None:
+def _rewrite(store: Store, found: Checkpoint, change: Callable[[bytes], bytes | Stored]) -> None:
     """Write a checkpoint anew, by itself, with states that are changed."""
-    states: list[bytes] = []
+    states: list[bytes | Stored] = []
     tasks: dict[str, list[Mapping[str, Any]]] = {}
     for name, each in found.content["tasks"].items():
         for saved in each:
