@@ -8,7 +8,8 @@ import pytest
 from msgspec.structs import replace
 
 from headwater.deploy import ahead
-from headwater.deploy.ahead import Kept, key_of, large_states, pieces
+from headwater.deploy.ahead import Kept, Sending, key_of, large_states, pieces
+from headwater.deploy.control.messages import Sent, Took
 from headwater.deploy.luggage import packed, unpacked
 from headwater.engine.checkpoint.chain import Chain, hold, is_held, let_go
 from headwater.engine.checkpoint.recovery import VERSION
@@ -150,10 +151,32 @@ def test_pieces_that_are_lost_or_wrong_make_no_state(checkpoint, tmp_path, monke
     assert not any(kept.take(piece) for piece in (first, third))  # the second is lost
     assert not any(kept.take(piece) for piece in (first, second, first, third))
     wrong = replace(third, data=b"?" * len(third.data))
-    assert not any(kept.take(piece) for piece in (first, second, wrong))
+    assert not any(kept.take(piece) for piece in (first, second))
+    with pytest.raises(RunError, match="state of step 'seen' that goes ahead has come otherwise than it was sent"):
+        kept.take(wrong)
     assert [kept.take(piece) for piece in (first, second, third)] == [False, False, True]
     with pytest.raises(RunError, match="state has a key that is none"):
         kept.take(replace(first, key="../../outside"))
+
+
+def test_few_pieces_are_on_their_way_at_once(checkpoint, tmp_path, monkeypatch):
+    monkeypatch.setattr(ahead, "_PIECE", 10_000)
+    found = large_states(checkpoint, ["seen"], "tanks-2")
+    gone = found[0][1]._replace(path=str(tmp_path / "gone"))
+    sending, kept = Sending("tanks-1", "tanks-2", [*found, ("seen", gone)], {"k": "stays"}), Kept(tmp_path / "ahead")
+    on_the_way, most, came = sending.more(), 0, []
+    assert sending.more() == []
+    assert sending.took(Took("tanks-2", "seen", "of another", 0)) == []
+    while not isinstance(on_the_way[0], Sent):
+        most = max(most, len(on_the_way))
+        piece = on_the_way.pop(0)
+        came.append(kept.take(piece))
+        on_the_way += sending.took(Took(piece.move, piece.step, piece.key, piece.at))
+    key = key_of(found[0][1])
+    assert (most, came) == (4, [False] * 29 + [True])
+    assert on_the_way == [Sent("tanks-1", "tanks-2", {"k": "stays", key: "seen"})]  # and of what is gone nothing
+    assert (tmp_path / "ahead" / key).read_bytes() == OLD
+    assert sending.took(Took("tanks-2", "seen", key, 0)) == []  # once all is said
 
 
 def test_a_run_builds_on_what_is_copied_until_it_is_let_go(tmp_path):

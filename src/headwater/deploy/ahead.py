@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import struct
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from hashlib import sha256
 from itertools import chain
@@ -18,7 +18,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 from zlib import crc32
 
-from headwater.deploy.control.messages import Piece
+from headwater.deploy.control.messages import Piece, Sent, Took
 from headwater.engine.checkpoint.chain import hold
 from headwater.engine.checkpoint.store import Checkpoint, Instead, Store, Stored
 from headwater.errors import RunError
@@ -27,6 +27,7 @@ from headwater.io.log.disk import SystemDisk
 
 LARGE = 2**18  #: bytes of one state from which on it goes ahead
 _PIECE = 2**22  #: bytes that go as one message: nobody else has to wait for more
+_WINDOW = 4  #: pieces that are on their way at once: memory is for no more, wherever they pass
 _MARK = b"\0headwater state that went ahead\0"
 _KEY = 64  #: characters of a key
 _SIZES = struct.Struct(">QI")  #: behind it in a mark: how many bytes the state has, and their checksum
@@ -108,6 +109,35 @@ def may_lack(files: Mapping[str, bytes]) -> bool:
     return any(_MARK in content for content in files.values())
 
 
+class Sending:
+    """State of a part that goes ahead, a few pieces at a time."""
+
+    def __init__(self, part: str, move: str, goes: Iterable[tuple[str, Stored]], stays: Mapping[str, str]) -> None:
+        """Take what goes, by step, and the keys of what is where it will be needed already."""
+        self._part, self._move, self._keys = part, move, dict(stays)
+        self._pieces = (piece for step, stored in goes for piece in pieces(move, step, stored))
+        self._under_way: set[tuple[str, int]] = set()
+        self._is_over = False
+
+    def took(self, word: Took) -> list[Piece | Sent]:
+        """Return what may go now that a piece has come."""
+        self._under_way.discard((word.key, word.at))
+        return self.more()
+
+    def more(self) -> list[Piece | Sent]:
+        """Return what may go now; behind the last piece, that this is all."""
+        said: list[Piece | Sent] = []
+        while not self._is_over and len(self._under_way) < _WINDOW:
+            piece = next(self._pieces, None)
+            if piece is None:
+                self._is_over = True
+                return [*said, Sent(self._part, self._move, self._keys)]
+            self._under_way.add((piece.key, piece.at))
+            self._keys |= {piece.key: piece.step} if piece.is_last else {}
+            said.append(piece)
+        return said
+
+
 class Kept:
     """State that is here for a part that will be installed, in a folder of its own."""
 
@@ -115,7 +145,7 @@ class Kept:
         self._folder = folder
 
     def take(self, piece: Piece) -> bool:
-        """Keep a piece, which come in order; return whether all of its state is here now, and is what it should be."""
+        """Keep a piece, which come in order; return whether all of its state is here now, safe. RunError if it is wrong."""
         path = self._path(piece.key)
         if path.exists():
             return True
@@ -129,7 +159,9 @@ class Kept:
             return False
         if _checksum(new) != (piece.size, piece.checksum):
             new.unlink()
-            return False
+            raise RunError(
+                f"state of step '{piece.step}' that goes ahead has come otherwise than it was sent; try again"
+            )
         sync(new)
         new.replace(path)
         sync(self._folder)

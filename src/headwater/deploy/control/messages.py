@@ -170,6 +170,15 @@ class Have(msgspec.Struct, frozen=True, tag="have"):
     key: str
 
 
+class Took(msgspec.Struct, frozen=True, tag="took"):
+    """A piece has come: so many are on their way at once, and no more, that another may follow now."""
+
+    move: str
+    step: str
+    key: str
+    at: int
+
+
 class Fetch(msgspec.Struct, frozen=True, tag="fetch"):
     """The coordinator wants the checkpoint of a part that was told to stop, once it has."""
 
@@ -235,6 +244,7 @@ Message = (
     | Piece
     | Sent
     | Have
+    | Took
     | Fetch
     | Fetched
     | Want

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import msgspec
 
 from headwater import __version__
-from headwater.deploy.ahead import Kept, large_states, may_lack, pieces, sweep
+from headwater.deploy.ahead import Kept, Sending, large_states, may_lack, pieces, sweep
 from headwater.deploy.bridge_ends import (
     note_addresses,
     note_ended,
@@ -33,7 +33,7 @@ from headwater.deploy.control.messages import (
     PartState,
     Piece,
     Report,
-    Sent,
+    Took,
     Unfit,
 )
 from headwater.deploy.luggage import bring_notes, check_size, lay_bridges, make_safe, packed, unpacked
@@ -46,6 +46,7 @@ from headwater.deploy.site.agent import (
     Locate,
     Remove,
     SendAhead,
+    SendMore,
     Start,
     Stop,
     Unpack,
@@ -55,6 +56,7 @@ from headwater.deploy.site.folder import SiteFolder
 from headwater.deploy.site.on_spark import spark_folder
 from headwater.deploy.site.resources import Site
 from headwater.engine.checkpoint.chain import let_go
+from headwater.engine.checkpoint.store import Stored
 from headwater.errors import HeadwaterError, RateError, RunError
 from headwater.io.lock import Lock
 from headwater.serve.claims import leave_files
@@ -89,6 +91,7 @@ class Work:
         self._agent = Agent({id: not folder.home(id).is_stopped for id in folder.ids()})
         self._lock = threading.Lock()
         self._prepared: dict[str, _Prepared] = {}  #: those of the agent
+        self._sending: Sending | None = None  #: state that goes ahead, of the last move of which some does
         sweep(folder.ahead, _OVER_S, time.time())
 
     @property
@@ -160,8 +163,10 @@ class Work:
                 return self._hand_over(id, move, known)
             case SendAhead():
                 return self._send_ahead(deed)
+            case SendMore(took):
+                return [] if self._sending is None else [*self._sending.took(took)]
             case KeepPiece(piece):
-                return self._keep_piece(piece)
+                return [*self._keep_piece(piece), Took(piece.move, piece.step, piece.key, piece.at)]
             case Locate(id, addresses, ended, routes):
                 note_addresses(self.folder.sources(id), dict(addresses))
                 note_ended(self.folder.sources(id), list(ended))
@@ -196,19 +201,25 @@ class Work:
     def _send_ahead(self, deed: SendAhead) -> list[Message]:
         """Send large state ahead; what stays at this site is kept here, for the part that comes after."""
         said: list[Message] = []
-        keys: dict[str, str] = {}
+        stays: dict[str, str] = {}
+        goes: list[tuple[str, Stored]] = []
         for step, stored in large_states(self.folder.home(deed.id).checkpoint, deed.steps, deed.move):
+            if deed.steps[step] != self.folder.name:
+                goes.append((step, stored))
+                continue
             for piece in pieces(deed.move, step, stored):
-                said += [piece] if deed.steps[step] != self.folder.name else self._keep_piece(piece)
-                if piece.is_last:
-                    keys[piece.key] = step
-        return [*said, Sent(deed.id, deed.move, keys)]
+                said += self._keep_piece(piece)
+                stays |= {piece.key: step} if piece.is_last else {}
+        self._sending = Sending(deed.id, deed.move, goes, stays)
+        return [*said, *self._sending.more()]
 
     def _keep_piece(self, piece: Piece) -> list[Message]:
         try:
             is_whole = Kept(self.folder.ahead / piece.move).take(piece)
         except OSError as error:
             return [Unfit(piece.move, f"state that goes ahead cannot be kept: {error.strerror}")]
+        except RunError as error:
+            return [Unfit(piece.move, str(error))]
         return [Have(piece.move, piece.key)] if is_whole else []
 
     def _cool(self, id: str) -> None:
