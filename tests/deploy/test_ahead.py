@@ -2,6 +2,7 @@
 
 import errno
 import os
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -163,7 +164,8 @@ def test_few_pieces_are_on_their_way_at_once(checkpoint, tmp_path, monkeypatch):
     monkeypatch.setattr(ahead, "_PIECE", 10_000)
     found = large_states(checkpoint, ["seen"], "tanks-2")
     gone = found[0][1]._replace(path=str(tmp_path / "gone"))
-    sending, kept = Sending("tanks-1", "tanks-2", [*found, ("seen", gone)], {"k": "stays"}), Kept(tmp_path / "ahead")
+    sending = Sending("tanks-1", "tanks-2", lambda: [*found, ("seen", gone)], lambda piece: None)
+    kept = Kept(tmp_path / "ahead")
     on_the_way, most, came = sending.more(), 0, []
     assert sending.more() == []
     assert sending.took(Took("tanks-2", "seen", "of another", 0)) == []
@@ -174,9 +176,32 @@ def test_few_pieces_are_on_their_way_at_once(checkpoint, tmp_path, monkeypatch):
         on_the_way += sending.took(Took(piece.move, piece.step, piece.key, piece.at))
     key = key_of(found[0][1])
     assert (most, came) == (4, [False] * 29 + [True])
-    assert on_the_way == [Sent("tanks-1", "tanks-2", {"k": "stays", key: "seen"})]  # and of what is gone nothing
+    assert on_the_way == [Sent("tanks-1", "tanks-2", {key: "seen"})]  # and of what is gone nothing
     assert (tmp_path / "ahead" / key).read_bytes() == OLD
     assert sending.took(Took("tanks-2", "seen", key, 0)) == []  # once all is said
+
+
+def test_what_a_run_has_put_in_the_place_of_state_that_was_sent_goes_too(checkpoint, tmp_path, monkeypatch):
+    monkeypatch.setattr(ahead, "_PIECE", 50_000)
+    kept = Kept(tmp_path / "ahead")
+    look = partial(large_states, checkpoint, ["seen"], "tanks-2")
+    sending = Sending("tanks-1", "tanks-2", look, lambda piece: None)
+    on_the_way = sending.more()
+    store, later = Store(checkpoint), bytes(reversed(range(256))) * 2000
+    content = {"version": VERSION, "steps": {"seen": {}}, "positions": {}}
+    content["tasks"] = {"seen": [{"state": 0, "whole": True, "queue": []}]}
+    for number in (6, 7):  # whole ones: what was sent so far is there no more
+        store.write(number, content, [later])
+    while not isinstance(on_the_way[0], Sent):
+        piece = on_the_way.pop(0)
+        kept.take(piece)
+        on_the_way += sending.took(Took(piece.move, piece.step, piece.key, piece.at))
+    (sent,) = on_the_way
+    files = packed(checkpoint, list(sent.keys))
+    assert sum(map(len, files.values())) < 5000
+    unpacked(files, tmp_path / "new")
+    kept.fill_in(tmp_path / "new")
+    assert states_in(tmp_path / "new") == {"seen": [later]}
 
 
 def test_a_run_builds_on_what_is_copied_until_it_is_let_go(tmp_path):

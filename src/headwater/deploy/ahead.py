@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import struct
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from hashlib import sha256
 from itertools import chain
@@ -18,7 +18,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 from zlib import crc32
 
-from headwater.deploy.control.messages import Piece, Sent, Took
+from headwater.deploy.control.messages import Message, Piece, Sent, Took
 from headwater.engine.checkpoint.chain import hold
 from headwater.engine.checkpoint.store import Checkpoint, Instead, Store, Stored
 from headwater.errors import RunError
@@ -112,30 +112,53 @@ def may_lack(files: Mapping[str, bytes]) -> bool:
 class Sending:
     """State of a part that goes ahead, a few pieces at a time."""
 
-    def __init__(self, part: str, move: str, goes: Iterable[tuple[str, Stored]], stays: Mapping[str, str]) -> None:
-        """Take what goes, by step, and the keys of what is where it will be needed already."""
-        self._part, self._move, self._keys = part, move, dict(stays)
-        self._pieces = (piece for step, stored in goes for piece in pieces(move, step, stored))
+    def __init__(
+        self,
+        part: str,
+        move: str,
+        look: Callable[[], list[tuple[str, Stored]]],
+        kept: Callable[[Piece], list[Message] | None],
+    ) -> None:
+        """`look` returns what should be there, by step, `kept` what is said of a piece that stays, None for any other."""
+        self._part, self._move, self._look, self._kept = part, move, look, kept
+        self._keys: dict[str, str] = {}
+        self._pieces = self._all()
         self._under_way: set[tuple[str, int]] = set()
         self._is_over = False
 
-    def took(self, word: Took) -> list[Piece | Sent]:
+    def took(self, word: Took) -> list[Message]:
         """Return what may go now that a piece has come."""
         self._under_way.discard((word.key, word.at))
         return self.more()
 
-    def more(self) -> list[Piece | Sent]:
+    def more(self) -> list[Message]:
         """Return what may go now; behind the last piece, that this is all."""
-        said: list[Piece | Sent] = []
+        said: list[Message] = []
         while not self._is_over and len(self._under_way) < _WINDOW:
             piece = next(self._pieces, None)
             if piece is None:
                 self._is_over = True
                 return [*said, Sent(self._part, self._move, self._keys)]
-            self._under_way.add((piece.key, piece.at))
             self._keys |= {piece.key: piece.step} if piece.is_last else {}
-            said.append(piece)
+            kept = self._kept(piece)
+            if kept is None:
+                self._under_way.add((piece.key, piece.at))
+            said += [piece] if kept is None else kept
         return said
+
+    def _all(self) -> Iterator[Piece]:
+        """Look again once all is sent: a whole checkpoint that was begun before may have taken its place."""
+        for _ in range(_TRIES):
+            new = [(step, stored) for step, stored in self._look() if not self._has(stored)]
+            if not new:
+                return
+            for step, stored in new:
+                yield from pieces(self._move, step, stored)
+
+    def _has(self, stored: Stored) -> bool:
+        with suppress(OSError):
+            return key_of(stored) in self._keys
+        return False
 
 
 class Kept:

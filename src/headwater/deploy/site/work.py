@@ -9,12 +9,13 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import NamedTuple
 
 import msgspec
 
 from headwater import __version__
-from headwater.deploy.ahead import Kept, Sending, large_states, may_lack, pieces, sweep
+from headwater.deploy.ahead import Kept, Sending, large_states, may_lack, sweep
 from headwater.deploy.bridge_ends import (
     note_addresses,
     note_ended,
@@ -56,7 +57,6 @@ from headwater.deploy.site.folder import SiteFolder
 from headwater.deploy.site.on_spark import spark_folder
 from headwater.deploy.site.resources import Site
 from headwater.engine.checkpoint.chain import let_go
-from headwater.engine.checkpoint.store import Stored
 from headwater.errors import HeadwaterError, RateError, RunError
 from headwater.io.lock import Lock
 from headwater.serve.claims import leave_files
@@ -164,7 +164,7 @@ class Work:
             case SendAhead():
                 return self._send_ahead(deed)
             case SendMore(took):
-                return [] if self._sending is None else [*self._sending.took(took)]
+                return [] if self._sending is None else self._sending.took(took)
             case KeepPiece(piece):
                 return [*self._keep_piece(piece), Took(piece.move, piece.step, piece.key, piece.at)]
             case Locate(id, addresses, ended, routes):
@@ -200,18 +200,14 @@ class Work:
 
     def _send_ahead(self, deed: SendAhead) -> list[Message]:
         """Send large state ahead; what stays at this site is kept here, for the part that comes after."""
-        said: list[Message] = []
-        stays: dict[str, str] = {}
-        goes: list[tuple[str, Stored]] = []
-        for step, stored in large_states(self.folder.home(deed.id).checkpoint, deed.steps, deed.move):
-            if deed.steps[step] != self.folder.name:
-                goes.append((step, stored))
-                continue
-            for piece in pieces(deed.move, step, stored):
-                said += self._keep_piece(piece)
-                stays |= {piece.key: step} if piece.is_last else {}
-        self._sending = Sending(deed.id, deed.move, goes, stays)
-        return [*said, *self._sending.more()]
+
+        def kept(piece: Piece) -> list[Message] | None:
+            return self._keep_piece(piece) if deed.steps[piece.step] == self.folder.name else None
+
+        checkpoint = self.folder.home(deed.id).checkpoint
+        look = partial(large_states, checkpoint, deed.steps, deed.move)
+        self._sending = Sending(deed.id, deed.move, look, kept)
+        return self._sending.more()
 
     def _keep_piece(self, piece: Piece) -> list[Message]:
         try:
