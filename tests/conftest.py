@@ -128,6 +128,15 @@ def typed(monkeypatch, capsys, tmp_path):
     return run
 
 
+@pytest.fixture
+def lake(tmp_path):
+    """An Iceberg catalog of a test's own."""
+    from lake import Lake
+
+    with Lake(tmp_path / "lakes") as made:
+        yield made
+
+
 @pytest.fixture(scope="session")
 def spark():
     """One Spark session for all tests of a process: starting one takes longer than most tests."""

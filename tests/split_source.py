@@ -61,14 +61,18 @@ def _minute(text):
 
 
 class Splits:
-    """Rows by split; a row None is no record. `run` records come of a split before it is another's turn."""
+    """Rows by split; a row None is no record. `run` records come of a split before it is another's turn.
+
+    On Spark a micro-batch has a run of every split, the first ones longer. With `in_order`, a split is read to its end
+    before the next is begun.
+    """
 
     resume = "position"
     splits = True
     schema = SCHEMA
 
-    def __init__(self, rows, run=1_500, ends=True):
-        self.rows, self.run, self.ends = rows, run, ends
+    def __init__(self, rows, run=1_500, ends=True, in_order=False):
+        self.rows, self.run, self.ends, self.in_order = rows, run, ends, in_order
 
     @property
     def identity(self):
@@ -82,7 +86,7 @@ class Splits:
 
 
 class SplitRanges(Ranges):
-    """The same on Spark: in each micro-batch a run of every split, the first ones longer, and a piece for each."""
+    """The same on Spark: what is read at once of a split is cut into two pieces."""
 
     has_end = True
 
@@ -94,16 +98,25 @@ class SplitRanges(Ranges):
 
     def advance(self, at):
         ends = list(map(len, self._source.rows))
-        pairs = enumerate(zip(at["at"], ends, strict=True))
-        reached = [min(end, place + self._source.run // (1 + split)) for split, (place, end) in pairs]
+        reached = list(at["at"])
+        for split in sorted(self.behind(at))[: 1 if self._source.in_order else None]:
+            reached[split] = min(ends[split], reached[split] + self._source.run // (1 + split))
         return {"ended": reached == ends, "at": reached}
+
+    def behind(self, at):
+        return {split for split, place in enumerate(at["at"]) if place < len(self._source.rows[split])}
+
+    def split_of(self, piece):
+        return piece[0]
 
     def finish(self, at, until_ns):
         return at
 
     def cut(self, start, end):
         pairs = enumerate(zip(start["at"], end["at"], strict=True))
-        return [(split, first, last) for split, (first, last) in pairs if last > first]
+        halves = [(split, first, (first + last) // 2, last) for split, (first, last) in pairs]
+        pieces = [piece for split, *at in halves for piece in zip((split, split), at, at[1:], strict=False)]
+        return [piece for piece in pieces if piece[2] > piece[1]]
 
     def batches(self, piece, reject):
         split, first, last = piece

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from headwater import Flow, col, engine, io
 from headwater.data.batch import NO_WATERMARK
 from headwater.data.timestamps import micros
-from headwater.engine import aligned
-from headwater.engine.aligned import AlignedReader
 from headwater.flow.splits import way_to_time
 from headwater.flow.steps import EventTime
+from headwater.io import aligned
+from headwater.io.aligned import AlignedReader
 from headwater.operators.ahead import TimesAhead
 from headwater.operators.time import EventTimeOperator
 from killed import killed_until

@@ -1,4 +1,10 @@
-"""Reading a source to its end."""
+"""Reading a source to its end, or as far as there are records."""
+
+import time
+
+from headwater import engine
+
+PATIENCE_S = 60
 
 
 def rows_of(reader, limit):
@@ -9,3 +15,13 @@ def rows_of(reader, limit):
         rows += batch.rows()
     reader.close()
     return rows
+
+
+def ran_until(flow, records, **options):
+    """Run a flow that has no end until its sources have brought so many records, and stop it."""
+    run = engine.start(flow, **options)
+    until = time.monotonic() + PATIENCE_S
+    while run.sample().records_in < records and time.monotonic() < until:
+        time.sleep(0.01)
+    run.stop()
+    run.wait(PATIENCE_S)

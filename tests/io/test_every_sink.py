@@ -24,6 +24,7 @@ ELSEWHERE = {
     "Failing": "nowhere",
     "Forward": "forwarding/test_forward.py",
     "Http": "posting/test_http.py",
+    "Iceberg": "test_iceberg.py",
     "Jdbc": "on Spark only",
     "Kafka": "test_kafka.py",
     "Mqtt": "test_mqtt.py",

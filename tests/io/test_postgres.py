@@ -2,10 +2,10 @@
 
 import os
 import signal
-import time
 
 import pytest
-from postgresql import PATIENCE_S, Postgresql
+from postgresql import Postgresql
+from reading import ran_until
 
 from headwater import Flow, col, engine, io
 from headwater.data.batch import Batch
@@ -139,11 +139,6 @@ def test_a_growing_table_is_followed_and_gone_on_with(server, table, tmp_path):
     for start, end in ((0, 1000), (1000, 1500)):
         if start:
             server.execute(f'INSERT INTO "{table}" (x) SELECT generate_series({start}, {end - 1})')
-        run = engine.start(flow, checkpoint=tmp_path / "checkpoint")
-        until = time.monotonic() + PATIENCE_S
-        while run.sample().records_in < end - start and time.monotonic() < until:
-            time.sleep(0.01)
-        run.stop()
-        run.wait(PATIENCE_S)
+        ran_until(flow, end - start, checkpoint=tmp_path / "checkpoint")
     lines = (tmp_path / "out.jsonl").read_text().splitlines()
     assert lines == [f'{{"id":{n + 1},"x":{n}}}' for n in range(1500)]

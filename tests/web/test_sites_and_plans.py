@@ -55,7 +55,7 @@ def deployed(**more):
     """A flow with hostile names at three sites, one of them with a promise."""
     moves = [
         {"id": "tanks-2", "at_s": 1.7e9, "by": "min-cost", "why": f"price at {IMAGE} 0.1 → 0.4", "state": "done"}
-        | {"steps": {SCRIPT: ["barn", IMAGE]}, "gap_s": 0.25, "undone": ""}
+        | {"steps": {SCRIPT: ["barn", IMAGE]}, "gap_s": 0.25, "stages_s": {"cut": 0.03, "start": 0.2}, "undone": ""}
     ]
     policy = {"name": "min-cost", "contract": "500/s", "waits": "", "drained": ["barn"], "moves": 1, "decisions": []}
     flow = {"name": "tanks", "id": "tanks-2", "phase": "running", "moving": False, "policy": policy, "moves": moves}
@@ -241,7 +241,7 @@ def test_a_move_under_way_and_a_site_that_is_away_are_told(page, shown, coordina
     document = deployed(moving=True)
     document["flow"]["moves"].append(
         {"id": "tanks-3", "at_s": 1.7e9, "by": "hand", "why": "drain was asked for", "state": "standing still"}
-        | {"steps": {"means": [IMAGE, "cloud"]}, "gap_s": None, "undone": ""}
+        | {"steps": {"means": [IMAGE, "cloud"]}, "gap_s": None, "stages_s": {}, "undone": ""}
     )
     coordinator.document = document
     expect(says).to_contain_text(f"standing still: means: {IMAGE} → cloud", timeout=PATIENCE_MS)

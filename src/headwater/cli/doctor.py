@@ -68,6 +68,7 @@ _PACKAGES: tuple[tuple[str, str, bool, str], ...] = (
     ("numba", "", True, "compiled kernels"),
     ("msgspec", "", True, "JSON and snapshots"),
     ("pyarrow", "arrow", False, "Parquet files, Spark"),
+    ("pyiceberg", "iceberg", False, "Iceberg tables"),
     ("matplotlib", "plots", False, "plots"),
     ("prometheus-client", "prometheus", False, "metrics for Prometheus"),
     ("ortools", "plan", False, "exact placement"),

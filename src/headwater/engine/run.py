@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from headwater.data.batch import END, NO_WATERMARK, Batch
 from headwater.engine import closing
+from headwater.engine.checks import check_endpoints
 from headwater.engine.closing import close_within_grace, text_of
 from headwater.engine.options import Options
 from headwater.engine.scheduler import Activation, Throttle
@@ -72,6 +73,7 @@ class EngineRun(ABC):
         self._held_since = 0
         self._told_held_s = -_QUIET_S
         self.halted = False  #: the last checkpoint is made, and nothing is to be processed any more
+        check_endpoints(flow, in_parts=options.checkpoint is not None)
         self.checkpointer = self.make_checkpointer()
         self.tasks = self._build()
         self.limits = [options.queue_records] * len(self.tasks)

@@ -6,7 +6,7 @@ import logging
 import tempfile
 import time
 from collections import deque
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headwater.clock import now_ns
 from headwater.data.batch import CREATED, END, NO_WATERMARK, Batch
@@ -32,7 +32,7 @@ from headwater.flow.endpoints import (
     tells_time,
     why_dropped,
 )
-from headwater.flow.splits import SplitReader, has_splits, way_to_time
+from headwater.flow.splits import has_splits, way_to_time
 from headwater.flow.steps import Read
 from headwater.operators.broken import error_text
 from headwater.operators.failures import ExitError
@@ -90,40 +90,24 @@ class SourceThread:
         kind = self.task.instance.step.kind
         assert isinstance(kind, Read)
         self.handed = position
+        way = (kind.way or way_to_time(self.run.flow, self.task.name)) if has_splits(kind.source) else ()
         checkpointer = self.run.checkpointer
         if checkpointer is not None and resume_of(kind.source) == "sender":
             # a sender that had to wait for checkpoints would send what it may have on its way, 20 messages, and stop
             from headwater.io.receiving import ReceivedReader
 
             folder = checkpointer.received_folder(self.task.instance)
-            reader: Reader = ReceivedReader(self.task.name, kind.source, folder, self._reject, position)
+            reader: Reader = ReceivedReader(self.task.name, kind.source, folder, self._reject, position, way)
         else:
             reader = self._opened(kind.source, position)
+            if way:
+                from headwater.io.aligned import aligned
+
+                reader = aligned(self.task.name, reader, kind.source.schema, way, self._reject)
         if checkpointer is not None:
             leave_halves(reader)
-        reader = self._aligned(kind, reader)
         self._reader = self.run.read_through(reader, kind.source)
         commit(self._reader, position_of(self._reader))  # from now on it acknowledges what it is told to
-
-    def _aligned(self, kind: Read, reader: Reader) -> Reader:
-        """Have the splits of a source read side by side in event time, where it has some and the flow reads that time."""
-        if not has_splits(kind.source):
-            return reader
-        way = kind.way or way_to_time(self.run.flow, self.task.name)
-        if not way:
-            return reader
-        from headwater.engine.aligned import AlignedReader
-
-        try:
-            return AlignedReader(self.task.name, cast(SplitReader, reader), kind.source.schema, way, self._reject)
-        except Exception as error:  # those steps run at another site, and need something that is only there
-            log.warning(
-                "source %s: event time is read by steps that cannot be tried here (%s), so its splits are read as they "
-                "come, and their records may be late",
-                self.task.name,
-                error_text(error),
-            )
-            return reader
 
     def _opened(self, source: Source, position: Any) -> Reader:
         try:

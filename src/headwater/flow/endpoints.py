@@ -47,6 +47,7 @@ attributes and methods of its own, all optional, and runners ask for them here a
 | `apart` | true where those writers may be in different processes: nothing of the sink is in this one's memory |
 | `in_order` | true where it shows which record came first: several writers then have the records of different keys |
 | `check_write(schema)` | what is wrong with the columns that it would get |
+| `check_place(in_parts)` | what is wrong with where it writes, told before any sink of the run begins anew |
 | `check_append(schema)` | what is wrong with these columns behind those that are written already |
 | `claims(writing=True)` | the `Place` that it writes, which no other step of the flow may then use |
 | `rehearsed()` | a sink that does the same work and leaves nothing behind, by which is known what a promise needs |
@@ -413,6 +414,13 @@ def check_sink(sink: Sink, schema: Schema) -> None:
     check = getattr(sink, "check_write", None)
     if check is not None:
         check(schema)
+
+
+def check_place(sink: Sink, *, in_parts: bool) -> None:
+    """Raise what a sink has to say against where it writes, which it only looks at; `in_parts` as with a checkpoint."""
+    check = getattr(sink, "check_place", None)
+    if check is not None:
+        check(in_parts)
 
 
 def check_append(sink: Sink, schema: Schema) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,6 +49,17 @@ class Ranges(ABC):
     @abstractmethod
     def batches(self, piece: Piece, reject: Reject) -> Iterator[Batch]:
         """Read a piece; what is not a record goes to `reject`."""
+
+    def split_of(self, piece: Piece) -> int | None:
+        """Return the split that a piece is of, for a source that has some (`splits`): each piece is of one alone."""
+        return None
+
+    def behind(self, at: Offset) -> Collection[int]:
+        """Return the splits that hold more than what lies before an offset: event time waits for them.
+
+        It is asked again after a restart: the same offset has the same answer.
+        """
+        return ()
 
     def finish(self, at: Offset, until_ns: int | None) -> Offset:
         """Return how far is still read once reading is to end, by what was due until a moment: no further, mostly."""

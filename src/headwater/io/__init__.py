@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from headwater.io.generator import Replay as Replay
     from headwater.io.http import Http as Http
     from headwater.io.http import Webhook as Webhook
+    from headwater.io.iceberg import Iceberg as Iceberg
     from headwater.io.jdbc import Jdbc as Jdbc
     from headwater.io.jsonl import JsonLines as JsonLines
     from headwater.io.kafka import Kafka as Kafka
@@ -47,6 +48,7 @@ _HOMES = {
     "Forward": "forwarding",
     "Generate": "generator",
     "Http": "http",
+    "Iceberg": "iceberg",
     "Items": "memory",
     "Jdbc": "jdbc",
     "JsonLines": "jsonl",

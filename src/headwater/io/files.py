@@ -43,6 +43,19 @@ def explained(error: OSError, path: str | Path, doing: str) -> InputError:
     return kind(f"cannot {doing} {path}: {fix.format(cwd=os.getcwd())}")
 
 
+def check_writable(path: str | Path) -> None:
+    """Raise InputError where a file cannot be written; what is there stays as it is, and a pipe is left alone."""
+    try:
+        if not Path(path).exists():
+            if not os.access(Path(path).parent, os.W_OK):
+                Path(path).parent.stat()
+                raise PermissionError(errno.EACCES, "")
+        elif Path(path).is_dir() or Path(path).is_file():
+            os.close(os.open(path, os.O_WRONLY))
+    except OSError as error:
+        raise explained(error, path, "write") from error
+
+
 def is_full(error: BaseException | None) -> bool:
     """Tell whether something failed for want of room on the disk, which may come back; also as one of our own errors."""
     return isinstance(error, NoRoomError) or (isinstance(error, OSError) and error.errno in _FULL)

@@ -10,9 +10,7 @@ from headwater.errors import FlowError
 from headwater.flow.duration import Duration, microseconds
 from headwater.flow.endpoints import DeliverySemantics, Resume
 from headwater.flow.identity import Identity
-from headwater.io.urls import shown
-
-_PLAIN = 3  # an option's value of so few characters, such as 10 or yes, hides nothing
+from headwater.io.urls import shown, without_secrets
 
 
 class Jdbc:
@@ -82,7 +80,4 @@ class Jdbc:
 
     def without_secrets(self, said: str) -> str:
         """Return what a driver said, which may quote the URL, without it and without the values of options."""
-        for secret in sorted([self.url, *self.options.values()], key=len, reverse=True):
-            if len(secret) > _PLAIN:
-                said = said.replace(secret, shown(secret) if secret == self.url else "…")
-        return said
+        return without_secrets(said, {**dict.fromkeys(self.options.values(), "…"), self.url: shown(self.url)})

@@ -26,7 +26,7 @@ from headwater.flow.endpoints import (
 from headwater.flow.identity import Identity, path_of
 from headwater.flow.places import Place
 from headwater.flow.ranges import RangeRequest, Ranges
-from headwater.io.files import explained, hold, write_all
+from headwater.io.files import check_writable, explained, hold, write_all
 from headwater.io.sifting import storable
 from headwater.io.text_file import content_of
 
@@ -99,6 +99,12 @@ class Parquet:
     def check_read(self) -> None:
         """Raise what is wrong with the file."""
         _opened(self.path).close()
+
+    def check_place(self, in_parts: bool) -> None:
+        """Raise what is wrong with where it writes: a file or, in parts, a folder."""
+        if not in_parts:
+            _refuse_folder(self.path)
+            check_writable(self.path)
 
     def ranges(self, wanted: RangeRequest) -> Ranges:
         """Return the file in ranges of rows."""
@@ -225,8 +231,7 @@ class ParquetWriter:
         self._gathered: list[Batch] = []
         self._taken = 0  # records, whether in the file already or gathered
         self._failed: InputError | None = None  # a file that broke off cannot be gone on with
-        if self._path.is_dir():
-            raise explained(IsADirectoryError(EISDIR, ""), path, "write")
+        _refuse_folder(path)
         try:
             self._out = _held(self._hidden, path)
         except OSError as error:
@@ -314,6 +319,14 @@ def _held(hidden: Path, path: str | Path) -> IO[bytes]:
                 out.truncate(0)
                 return out
         out.close()  # another run had just finished with it, and given it its name
+
+
+def _refuse_folder(path: str | Path) -> None:
+    if Path(path).is_dir():
+        raise InputError(
+            f"cannot write {path}: it is a directory, as a run with a checkpoint makes one; go on with that checkpoint, "
+            "remove it, or name a file in it"
+        )
 
 
 def _opened(path: str | Path) -> Any:

@@ -29,7 +29,8 @@ _ENDINGS: dict[str, Form] = {
 _REFUSED = {
     "iceberg": "no release of Iceberg's runtime works with Spark 4.3: the newest, 1.12.0, is for Spark 4.1 and breaks on "
     "4.3 with IncompatibleClassChangeError (interfaces of Spark's catalogs have become classes). "
-    "Use form='delta' or 'parquet'; on a platform that has Iceberg for its Spark, DataFrames: spark.start(flow, inputs=df)"
+    "Use io.Iceberg, which needs none, or form='delta' or 'parquet'; on a platform that has Iceberg for its Spark, "
+    "DataFrames: spark.start(flow, inputs=df)"
 }
 
 

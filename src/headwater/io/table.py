@@ -19,9 +19,9 @@ from headwater.flow.endpoints import DeliverySemantics, Ledger, Refused, Transac
 from headwater.flow.places import Place
 from headwater.io.fields import texts_of_column
 from headwater.io.files import explained
+from headwater.io.gathered import Gathered
 from headwater.io.sifting import storable, without
 
-_ROWS = 2**16  # gathered for a file, which a table with many small ones would be slow to read
 _MISSING = "__HIVE_DEFAULT_PARTITION__"  # what other systems write for no value
 _EMPTY = "__EMPTY__"
 _LONGEST, _LONGEST_PATH = 255, 4096  # bytes of a name and a path, where the file system does not say
@@ -78,23 +78,18 @@ class ParquetTable:
         return str(self.path)
 
 
-class TableWriter:
+class TableWriter(Gathered):
     """An open table; records are gathered, and on disk when they are enough for a file or it is closed."""
 
     def __init__(self, table: ParquetTable, schema: Schema) -> None:
+        super().__init__()
         self._table, self._schema = table, schema
         self._stem = f"part-{token_hex(4)}"
         self._files = 0
-        self._gathered: list[Batch] = []
         _make(table.path)
 
-    def write(self, batch: Batch) -> Refused:
-        """Take the records; those with a value that no folder can be named after are refused."""
-        if self._waiting() >= _ROWS:
-            self.flush()
-        kept, refused = writable(batch, self._schema, self._table.by, self._table.path)
-        self._gathered.append(kept)
-        return refused
+    def _sifted(self, batch: Batch) -> tuple[Batch, Refused]:
+        return writable(batch, self._schema, self._table.by, self._table.path)
 
     def flush(self) -> None:
         """Write what is gathered; what cannot be written stays to be written later."""
@@ -114,17 +109,6 @@ class TableWriter:
                 _remove(place / folder / hidden for folder, _ in left)
                 raise explained(error, place / folder / name, "write") from error
         self._gathered = []
-
-    def close(self) -> None:
-        """Write what is left; raises InputError with the number of records where that cannot be done, or not yet."""
-        try:
-            self.flush()
-        except InputError as error:
-            left = self._waiting()
-            raise type(error)(f"{error}; {left:,} records are not in the table", records=left) from error
-
-    def _waiting(self) -> int:
-        return sum(map(len, self._gathered))
 
 
 def write_parts(batch: Batch, schema: Schema, by: Sequence[str], place: Path, name: str) -> list[tuple[str, Array]]:

@@ -17,7 +17,7 @@ from headwater.flow.endpoints import DeliverySemantics, Ledger, Resume, Transact
 from headwater.flow.identity import Identity, path_of
 from headwater.flow.places import Place
 from headwater.flow.ranges import RangeRequest, Ranges
-from headwater.io.files import explained
+from headwater.io.files import check_writable, explained
 from headwater.io.lines import Lines
 
 if TYPE_CHECKING:
@@ -101,6 +101,11 @@ class WritableTextFile(TextFile):
     @abstractmethod
     def _guessed(self, lines: Lines) -> Schema:
         """Guess the columns from the first lines, which are only looked at."""
+
+    def check_place(self, in_parts: bool) -> None:
+        """Raise what is wrong with where it writes."""
+        if str(self.path) != "-":
+            check_writable(self.path)
 
     @abstractmethod
     def appended(self, schema: Schema) -> LinesWriter:

@@ -6,8 +6,9 @@ No message, drawing or log has a password in it, however a URL was mistyped.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 from urllib.request import url2pathname
 
 from headwater.errors import FlowError
@@ -36,6 +37,36 @@ def shown(url: str) -> str:
     if "@" in rest[len(place) :]:  # a password with such a sign in it, or options with an @: who can tell
         return f"{prefix}…"
     return f"{prefix}…@{place.rpartition('@')[2]}"
+
+
+_FEW = 3  # characters, as of 10 or yes, hide nothing
+
+
+def secrets_in(url: str) -> dict[str, str]:
+    """Return what must not be told of a URL, whole and in parts, and what is told instead.
+
+    >>> secrets_in("postgresql://me:s3cret@host/base"), secrets_in("sqlite:///lake/catalog.db")
+    ({'postgresql://me:s3cret@host/base': 'postgresql://…@host/base', 'me:s3cret': '…', 's3cret': '…'}, {})
+    >>> [text for text in secrets_in("postgresql://me:s3%40cret@host/base") if "@" in text]
+    ['postgresql://me:s3%40cret@host/base', 'me:s3@cret', 's3@cret']
+    """
+    safe = shown(url)
+    if safe == url:
+        return {}
+    found = {url: safe}
+    if "@" in url:
+        person = url.rpartition("@")[0].rpartition("//")[2]
+        for text in (person, unquote(person)):  # a driver says it as it reads it
+            found |= {text: "…", text.partition(":")[2]: "…"}
+    return {text: told for text, told in found.items() if len(text) > _FEW}
+
+
+def without_secrets(said: str, secrets: Mapping[str, str]) -> str:
+    """Return what somebody said with each secret replaced by what may be told, the longest first."""
+    for secret in sorted(secrets, key=len, reverse=True):
+        if len(secret) > _FEW:
+            said = said.replace(secret, secrets[secret])
+    return said
 
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")  # not the one letter of a drive

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from itertools import groupby
+from itertools import chain, groupby
 from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headwater.spark.broadcast import SentLayout
-from headwater.spark.envelope import COUNTS, ROW, STATE, Row
+from headwater.spark.envelope import COUNTS, ROW, STATE, Row, is_of_split
 from headwater.spark.executor import Executor
 from headwater.spark.seeds import seed_of
 from headwater.spark.stages import Layout, Stage
@@ -65,7 +65,9 @@ def _run_buckets(layout: Layout, level: int, rows: Iterator[Row], seeds: Path | 
         executor = Executor(layout, stage, bucket)
         if seeds is not None:
             executor.load(seed_of(seeds, bucket))
-        if _in_pieces(layout, stage):
+        first = next(came)  # how far time has come is known of all splits together, behind all that was read
+        came = chain([first], came)
+        if _in_pieces(layout, stage) and not is_of_split(first[3]):
             for _, target, _, frame in came:
                 yield from executor.take([(target, frame)])
         else:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from itertools import pairwise
 from struct import Struct
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -37,6 +37,13 @@ _LARGE = 32 * 2**20  #: bytes of records that one row should not exceed: Java co
 _encode, _decode = msgspec.msgpack.Encoder().encode, msgspec.msgpack.Decoder().decode
 
 
+class OfSplit(NamedTuple):
+    """Which split of a source something is of, and the splits that hold more behind what is read in this micro-batch."""
+
+    split: int | str
+    behind: tuple[int | str, ...] = ()  #: as far as that is known
+
+
 @dataclass(slots=True)
 class Envelope:
     """Records of one stream that one stage sent, and the watermarks among them: (place, watermark), in order."""
@@ -48,7 +55,8 @@ class Envelope:
     #: what a task said of records that it has written itself, and how many; of their stamps a sample travels then
     said: bytes = b""
     count: int = 0
-    split: int = -1  #: of a source, from which it comes: how far time has come is known of that split alone
+    #: of a source, that it comes from: it tells how far time has come in that one alone
+    split: OfSplit | None = None
 
     def pack(self) -> bytes:
         """Return the envelope as bytes."""
@@ -67,9 +75,8 @@ class Envelope:
             body = _codec().decompress(memoryview(frame)[start:], size)
             _, header = PREFIX.unpack_from(body)
             batch = unpack(np.frombuffer(bytearray(memoryview(body)[PREFIX.size :]), np.uint8), header)
-        return cls(
-            sender, emitted_ns, batch, [(place, watermark) for place, watermark in watermarks], said, count, split
-        )
+        told = [(place, watermark) for place, watermark in watermarks]
+        return cls(sender, emitted_ns, batch, told, said, count, None if split is None else _of_split(*split))
 
     def places(self) -> set[int]:
         """Return where something changes: at its watermarks, and behind its last record."""
@@ -107,7 +114,9 @@ def pieces(batch: Batch) -> Iterator[Batch]:
 
 def in_order(envelopes: Sequence[Envelope]) -> Envelope:
     """Make one envelope of those that the buckets of a stage, or the pieces of a source, sent in a micro-batch."""
+    watermarks = _told(envelopes)
     if len(envelopes) == 1:
+        envelopes[0].watermarks = watermarks
         return envelopes[0]
     batches = sorted((p.batch for p in envelopes if p.batch is not None), key=lambda b: int(b.stamps[0, EMITTED]))
     batch = concat_batches(batches) if batches else None
@@ -115,23 +124,38 @@ def in_order(envelopes: Sequence[Envelope]) -> Envelope:
         places = batch.stamps[:, EMITTED]
         if (places[1:] < places[:-1]).any():
             batch = batch.take(np.argsort(places, kind="stable"))
-    watermarks = _of_splits(envelopes) or sorted({told for envelope in envelopes for told in envelope.watermarks})
     first = min((envelope.emitted_ns for envelope in envelopes if envelope.emitted_ns), default=0)
     return Envelope(envelopes[0].sender, first, batch, watermarks)
 
 
-def _of_splits(envelopes: Sequence[Envelope]) -> list[tuple[int, int]]:
-    """Return how far time has come behind the records of several splits: as far as the last of them; nothing of one alone.
+def is_of_split(frame: bytes) -> bool:
+    """Say whether an envelope, as bytes, comes from a split of a source."""
+    (length,) = _LENGTH.unpack_from(frame)
+    return _decode(memoryview(frame)[_LENGTH.size : _LENGTH.size + length])[5] is not None
 
-    Those of each split come one after the other, so that it is told behind all of them. A split of which nothing was read
-    has nothing to read: Spark reads some of every one that has, and nobody waits for the others.
+
+def _of_split(split: int | str, behind: Sequence[int | str]) -> OfSplit:
+    return OfSplit(split, tuple(behind))
+
+
+def _told(envelopes: Sequence[Envelope]) -> list[tuple[int, int]]:
+    """Return how far time has come, and where: behind the records of several splits, as far as the last of them.
+
+    Those of each split come one after the other, so that it is told behind all of them; of one split alone as it was. Time
+    waits for a split that holds more and did not tell; nobody waits for others, of which nothing is left to read.
     """
-    reached: dict[int, int] = {}
+    every = sorted({told for envelope in envelopes for told in envelope.watermarks})
+    reached: dict[int | str, int] = {}
+    waited_for: set[int | str] = set()
     for envelope in envelopes:
-        told = [watermark for _, watermark in envelope.watermarks if watermark < END]
-        if envelope.split >= 0 and told:
-            reached[envelope.split] = max(*told, reached.get(envelope.split, NO_WATERMARK))
-    if len(reached) < 2:
-        return []
-    ends = {(place, told) for envelope in envelopes for place, told in envelope.watermarks if told == END}
-    return [(LAST - 1, min(reached.values())), *ends]
+        if envelope.split is not None:
+            waited_for.update(envelope.split.behind)
+            told = [watermark for _, watermark in envelope.watermarks if watermark < END]
+            if told:
+                split = envelope.split.split
+                reached[split] = max(*told, reached.get(split, NO_WATERMARK))
+    waited_for -= reached.keys()
+    if len(reached) < 2 and not waited_for:
+        return every
+    ends = [(place, watermark) for place, watermark in every if watermark == END]
+    return ends if waited_for else [(LAST - 1, min(reached.values())), *ends]

@@ -20,7 +20,7 @@ from headwater.operators.counters import Counters
 from headwater.operators.queue import Delivery, QueueEntry
 from headwater.operators.snapshot import unpacked
 from headwater.operators.task import Task
-from headwater.spark.envelope import LAST, PIECE, SUB, Envelope, Row, in_order
+from headwater.spark.envelope import LAST, PIECE, SUB, Envelope, OfSplit, Row, in_order
 from headwater.spark.exits import Exits
 from headwater.spark.stages import Layout, Stage
 from headwater.spark.tally import COUNTED
@@ -59,10 +59,10 @@ class Executor:
 
     # -- records in ---------------------------------------------------------------------------------------------------
 
-    def read(self, number: int, put_out: Iterable[tuple[int, Batch]]) -> Iterator[Row]:
+    def read(self, number: int, put_out: Iterable[tuple[int, Batch]], split: OfSplit | None = None) -> Iterator[Row]:
         """Run a source's stage on one piece of the source, its `number`-th in a micro-batch: batches and dead letters."""
         piece = number << _FLUSHES
-        self._exits.split = number if self.stage.splits else -1
+        self._exits.split = split
         self._begin(piece << PIECE)
         for port, batch in put_out:
             self.emit(batch, port)

@@ -10,7 +10,7 @@ import numpy as np
 from headwater.data.batch import EMITTED, END, NO_WATERMARK, Batch, concat_batches
 from headwater.data.column import Array
 from headwater.operators.operator import spread
-from headwater.spark.envelope import FIRST_SINK, LAST, SUB, Envelope, Row, pieces
+from headwater.spark.envelope import FIRST_SINK, LAST, SUB, Envelope, OfSplit, Row, pieces
 from headwater.spark.stages import Layout, Stage, StageEntry
 
 _SAMPLE = 1024  #: stamps that tell the latency of all records of a batch
@@ -23,7 +23,7 @@ class Exits:
     def __init__(self, layout: Layout, stage: Stage) -> None:
         self._layout, self._stage = layout, stage
         self._ways: list[_Way] = []
-        self.split = -1  #: of the source, that what leaves is from
+        self.split: OfSplit | None = None  #: of the source, that what leaves is from
 
     def to_entry(self, entry: StageEntry) -> int:
         """Return the number of the way to an entry of another stage."""

@@ -43,6 +43,8 @@ from headwater.spark.writing import Sinks
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from headwater.spark.sources.data_source import Task
+
 log = logging.getLogger(__name__)
 
 _TOO_SLOW = "Python worker failed to connect back"
@@ -211,22 +213,23 @@ class _File:
 
     def rows(self, *, last: bool) -> DataFrame:
         """Return the rows of what is read next; with `last`, no more is read, and these say that it has ended."""
+        from headwater.spark.sources.data_source import tasks_of
+
         end, pieces = ({**self.at, "ended": True}, []) if last else self._planned.result()
-        pieces = pieces or [None]
+        tasks = tasks_of(self._ranges, end, pieces or [None], ends=end["ended"])
         self.at = end
         if not end["ended"]:
             self._planned = self._ahead.submit(self._plan, end)  # while tasks read these
-        read = titled(_reader(self._step, self._sent, pieces, ends=end["ended"]), self._title)
-        return self._spark.range(0, len(pieces), 1, len(pieces)).mapInArrow(read, ROW)
+        read = titled(_reader(self._step, self._sent, tasks), self._title)
+        return self._spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(read, ROW)
 
 
-def _reader(step: str, sent: Path, pieces: list[Any], *, ends: bool) -> Callable[[Iterator[Any]], Iterator[Any]]:
+def _reader(step: str, sent: Path, pieces: list[Task]) -> Callable[[Iterator[Any]], Iterator[Any]]:
     def read(tables: Iterator[Any]) -> Iterator[Any]:
         from headwater.spark.sources.data_source import PieceReader
 
         for table in tables:
             for number in table.column(0).to_pylist():
-                is_last = ends and number == len(pieces) - 1
-                yield from PieceReader(step, sent).read(number, pieces[number], is_last)
+                yield from PieceReader(step, sent).read(pieces[number])
 
     return read

@@ -12,7 +12,7 @@ from headwater.data.batch import Batch
 from headwater.errors import RunError
 from headwater.operators import Operator
 from headwater.spark.broadcast import SentLayout
-from headwater.spark.envelope import COUNTS, FIRST_SINK, ROW, Row
+from headwater.spark.envelope import COUNTS, FIRST_SINK, ROW, OfSplit, Row
 from headwater.spark.executor import Executor
 from headwater.spark.seeds import seed_of
 from headwater.spark.stages import Layout, Stage
@@ -53,7 +53,9 @@ class SourceStage:
         self.sent_layout, self.stage = sent_layout, stage.number
         self.title = title_of(stage.steps)
 
-    def __call__(self, number: int, put_out: Iterator[tuple[int, Batch]]) -> Iterator[Row]:
+    def __call__(
+        self, number: int, put_out: Iterator[tuple[int, Batch]], split: OfSplit | None = None
+    ) -> Iterator[Row]:
         """Run the stage on one piece of the source."""
         _used(self.sent_layout.file)
         layout = self.sent_layout.layout()
@@ -61,7 +63,7 @@ class SourceStage:
         idle = _idle.setdefault((self.sent_layout.file, self.stage), {})
         executor = Executor(layout, stage, operators=idle)
         idle |= {name: made for name, made in executor.operators.items() if layout.partitionings[name].role != "time"}
-        yield from executor.read(number, put_out)
+        yield from executor.read(number, put_out, split)
         yield -1, COUNTS, number, executor.counts()
 
 

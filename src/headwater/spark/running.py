@@ -20,6 +20,7 @@ from headwater.errors import HeadwaterError, RunError
 from headwater.flow.duration import microseconds_of
 from headwater.flow.endpoints import Source
 from headwater.flow.flow import Flow
+from headwater.flow.splits import has_splits, way_to_time
 from headwater.flow.steps import Read
 from headwater.io.transactions import notes_of
 from headwater.metrics import Report, Sample
@@ -143,6 +144,7 @@ class SparkRun:
                     prefix=SourceStage(broadcast_layout, self.layout.source_stage(step.name)),
                     begin=None if taken is None else taken.offsets[step.name],
                     target_s=target_s,
+                    way=way_to_time(self.flow, step.name) if has_splits(step.kind.source) else (),
                 )
         shares = {name: partial(self._share, name) for name in self._sources}
         self._status_line = StatusLine(self.flow.name, shares, self._waiting)

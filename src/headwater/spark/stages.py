@@ -18,8 +18,7 @@ from zlib import crc32
 from headwater.flow.endpoints import Staging
 from headwater.flow.flow import DEAD_LETTERS, Flow
 from headwater.flow.partitioning import Partitioning, kept
-from headwater.flow.splits import has_splits
-from headwater.flow.steps import Input, OutputName, Read, Step
+from headwater.flow.steps import Input, OutputName, Step
 from headwater.spark.buckets import Numbers
 from headwater.spark.partitioning import refuse_idle, spark_partitioning
 
@@ -60,8 +59,6 @@ class Stage:
     #: what its buckets are called in rows
     numbers: tuple[int, ...] = ()
     steps: list[str] = field(default_factory=list)
-    #: whether it begins at a source of splits: how far one has come in event time says nothing of the others
-    splits: bool = False
     #: why each step runs here
     why: dict[str, str] = field(default_factory=dict)
     #: by which columns of its own key the records of each keyed step are spread
@@ -155,7 +152,6 @@ class _Cutter:
         partitioning = self.partitionings[step.name]
         if partitioning.role == "source":
             stage = self._new("source", 0)
-            stage.splits = isinstance(step.kind, Read) and has_splits(step.kind.source)
             self._put(step, stage, "a source")
         elif step.name == DEAD_LETTERS:
             for stage in list(self.stages):

@@ -14,6 +14,7 @@ from functools import partial
 from multiprocessing.connection import Connection, wait
 from typing import TYPE_CHECKING, Any, Self
 
+from headwater.engine.checks import check_endpoints
 from headwater.engine.lanes.accounts import Accounts
 from headwater.engine.lanes.child import ABORT, SAMPLE, STOP, Child, DiedError, check_that_it_can_fork, forked, live
 from headwater.engine.lanes.fork_server import ForkServer
@@ -81,6 +82,7 @@ class LanesRun:
         """Fork the lanes and start them all; what one of them cannot open is an error here."""
         load_kernels(ExecutionGraph.of(self.flow))
         check_that_it_can_fork()
+        check_endpoints(self.flow, in_parts=self.options.checkpoint is not None, forks=True)
         if self.options.checkpoint is not None:
             from headwater.engine.lanes.checkpoint import LanesCheckpointer
 

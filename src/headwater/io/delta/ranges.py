@@ -9,27 +9,27 @@ from urllib.parse import unquote
 
 from headwater.data.batch import Batch
 from headwater.data.schema import Schema
-from headwater.errors import InputError, listed, suggestion
+from headwater.errors import InputError
 from headwater.flow.endpoints import Reject
-from headwater.flow.ranges import Offset, Piece, RangeRequest, Ranges
+from headwater.flow.ranges import Offset, Piece, RangeRequest
 from headwater.io.delta import FOLDER
 from headwater.io.delta.log import DeltaTable, Folder, commit_of
 from headwater.io.delta.summary import Action
 from headwater.io.files import explained
+from headwater.io.ranges.files import FileRanges, check_columns, taken_out
 
 _RECORDS = 2**14  # in a batch
 
 
-class DeltaRanges(Ranges):
+class DeltaRanges(FileRanges):
     """The files of a table as it was when reading began, at the version `first` of an offset, and of each later commit.
 
     An offset counts the files of the version that it names; those of versions before it are read.
     """
 
     def __init__(self, path: Path, schema: Schema, wanted: RangeRequest, *, follow: bool) -> None:
-        self._path, self._follow, self.sizes = path.absolute(), follow, wanted.sizes
-        self._schema = schema if wanted.columns is None else schema.only(wanted.columns)
-        self.columns = tuple(self._schema) if len(self._schema) < len(schema) else None
+        super().__init__(schema, wanted, follow=follow)
+        self._path = path.absolute()
         self._known: dict[
             tuple[int, bool], list[Action]
         ] = {}  #: files of versions, the first of which has all before it
@@ -40,49 +40,13 @@ class DeltaRanges(Ranges):
         if table.version < 0:
             raise InputError(f"cannot read {self._path}: it is no Delta table, which has a folder {FOLDER}")
         self._check(table)
-        self._check_columns(table)
+        check_columns(self._path, self._schema, table.columns)
         return {"first": table.version, "version": table.version, "file": 0, "ended": False}
-
-    def advance(self, at: Offset) -> Offset:
-        """Return the file up to which the next micro-batch reads."""
-        first, version, file = at["first"], at["version"], at["file"]
-        left = self.sizes.batch_bytes
-        while left > 0:
-            files = self._files(first, version)
-            if file < len(files):
-                left -= files[file]["size"]
-                file += 1
-            elif self._follow and self._is_there(version + 1):
-                version, file = version + 1, 0
-            else:
-                break
-        ended = not self._follow and file >= len(self._files(first, version))
-        return {"first": first, "version": version, "file": file, "ended": ended}
-
-    def cut(self, start: Offset, end: Offset) -> list[Piece]:
-        """Return files, in pieces of about equal size."""
-        files: list[Action] = []
-        for version in range(start["version"], end["version"] + 1):
-            begin = start["file"] if version == start["version"] else 0
-            stop = end["file"] if version == end["version"] else None
-            files += self._files(start["first"], version)[begin:stop]
-        size = sum(file["size"] for file in files)
-        count = self.sizes.pieces(size, self.sizes.piece_bytes)
-        pieces: list[list[Any]] = [[] for _ in range(count)]
-        before = 0
-        for file in files:
-            pieces[min(count - 1, before * count // max(1, size))].append((file["path"], _values(file)))
-            before += file["size"]
-        return [tuple(piece) for piece in pieces if piece]
 
     def batches(self, piece: Piece, reject: Reject) -> Iterator[Batch]:
         """Read some files."""
         for path, values in piece:
             yield from self._read(self._path / unquote(path), dict(values))
-
-    def share(self, at: Offset) -> float | None:
-        """Return it by files, where no more are waited for."""
-        return None if self._follow else at["file"] / max(1, len(self._files(at["first"], at["version"])))
 
     def _read(self, path: Path, values: dict[str, str | None]) -> Iterator[Batch]:
         from headwater.io.arrow import batch_of, parquet
@@ -95,12 +59,23 @@ class DeltaRanges(Ranges):
         except OSError as error:
             raise explained(error, path, "read") from error
 
-    def _files(self, first: int, version: int) -> list[Action]:
-        key = version, version == first
+    def _files(self, at: Offset) -> list[Action]:
+        key = at["version"], at["version"] == at["first"]
         if key not in self._known:
             self._known = {each: files for each, files in self._known.items() if each[1]}  # and of the last one only
-            self._known[key] = self._all_of(version) if version == first else self._added_by(version)
+            self._known[key] = self._all_of(key[0]) if key[1] else self._added_by(key[0])
         return self._known[key]
+
+    def _behind(self, at: Offset) -> Offset | None:
+        version = at["version"] + 1
+        is_there = self._follow and (self._path / FOLDER / f"{version:020d}.json").exists()
+        return {**at, "version": version, "file": 0} if is_there else None
+
+    def _size(self, file: Action) -> int:
+        return int(file["size"])
+
+    def _part(self, at: Offset, file: Action) -> tuple[Any, ...]:
+        return file["path"], _values(file)
 
     def _all_of(self, version: int) -> list[Action]:
         table = DeltaTable(Folder(self._path), version)
@@ -111,21 +86,8 @@ class DeltaRanges(Ranges):
         actions = commit_of(Folder(self._path), version)
         gone = [each["remove"] for each in actions if "remove" in each and each["remove"].get("dataChange", True)]
         if gone:
-            raise InputError(
-                f"records were taken out of {self._path} in version {version}, which a stream that has read them cannot "
-                "take back; begin anew with another checkpoint"
-            )
+            raise taken_out(self._path, f"version {version}")
         return [each["add"] for each in actions if "add" in each and each["add"].get("dataChange", True)]
-
-    def _is_there(self, version: int) -> bool:
-        return (self._path / FOLDER / f"{version:020d}.json").exists()
-
-    def _check_columns(self, table: DeltaTable) -> None:
-        found = table.columns
-        for name in self._schema:
-            if name not in found:
-                told = f"columns are {listed(found)}{suggestion(name, found)}"
-                raise InputError(f"cannot read {self._path}: it has no column {name!r}; {told}")
 
     def _check(self, table: DeltaTable) -> None:
         for file in table.files.values():

@@ -1,1 +1,1 @@
-"""Sources cut into ranges that can be read side by side: `lines` by bytes, `rows` by rows, `numbers` by the clock."""
+"""Sources cut into ranges: `lines` by bytes, `rows` by rows, `numbers` by the clock, `files` by the files of a table."""

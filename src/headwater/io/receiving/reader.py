@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from headwater.data.batch import Batch, concat_batches
 from headwater.errors import InputError
 from headwater.flow.endpoints import Reject, Source
+from headwater.flow.steps import OnTheWay
 from headwater.io.receiving.receiver import Receiver
 from headwater.io.receiving.rounds import batches_of
 from headwater.operators.operator import DEAD
@@ -23,9 +25,17 @@ class ReceivedReader:
     disk has damaged is a dead letter, and what is behind it is read.
     """
 
-    def __init__(self, step: str, source: Source, folder: Path, reject: Reject, position: Any = None) -> None:
+    def __init__(
+        self,
+        step: str,
+        source: Source,
+        folder: Path,
+        reject: Reject,
+        position: Any = None,
+        way: Sequence[OnTheWay] = (),
+    ) -> None:
         self._schema, self._reject, self._folder = source.schema, reject, folder
-        self._receiver = Receiver(step, source, folder, until_idle=False)
+        self._receiver = Receiver(step, source, folder, until_idle=False, way=way)
         self._consumer = self._receiver.log.consumer("flow")
         self._waiting: deque[tuple[Position, Batch]] = deque()  # records that were read, and the position behind them
         self._ended = False

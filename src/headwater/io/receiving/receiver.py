@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any
@@ -21,6 +22,7 @@ from headwater.flow.endpoints import (
     recognizes,
     resume_of,
 )
+from headwater.flow.steps import OnTheWay
 from headwater.io.files import is_full
 from headwater.io.log import Log
 from headwater.io.receiving.rounds import last_in, packed
@@ -35,9 +37,14 @@ _MOST_BYTES = 2**30  # on disk; beyond, reading waits until the flow has caught 
 
 
 class Receiver:
-    """The thread that reads a source into its log; what the source sent is acknowledged when it is safe there."""
+    """The thread that reads a source into its log; what the source sent is acknowledged when it is safe there.
 
-    def __init__(self, step: str, source: Source, folder: Path, *, until_idle: bool) -> None:
+    The splits of a source that has some are read side by side in event time, to which there is a `way`.
+    """
+
+    def __init__(
+        self, step: str, source: Source, folder: Path, *, until_idle: bool, way: Sequence[OnTheWay] = ()
+    ) -> None:
         self._step, self._until_idle = step, until_idle
         self._letters: list[Batch] = []
         self._resumes, self._recognizes = resume_of(source) == "position", recognizes(source)
@@ -51,6 +58,10 @@ class Receiver:
             self._last = last.position
             if not last.ended:
                 self._reader = opened(source, self._reject, last.position)
+                if way:
+                    from headwater.io.aligned import aligned
+
+                    self._reader = aligned(step, self._reader, source.schema, way, self._reject)
                 # from now on nothing is acknowledged but what is in the log
                 commit(self._reader, position_of(self._reader))
         except BaseException:
@@ -108,7 +119,8 @@ class Receiver:
             self._letters.clear()
             if batch is not None and (batch.length or batch.watermark > NO_WATERMARK):  # a word about event time, too
                 found.append((0, batch))
-            ended = batch is None or (self._until_idle and not found)
+            waits = getattr(reader, "waits", False)  # of splits that others have to wait for
+            ended = batch is None or (self._until_idle and not found and not waits)
             if found or ended or known != self._last:
                 if not self._safe(packed(found, known, ended=ended), sum(each.length for _, each in found)):
                     return  # who sent it was not told that it is here, and sends it again

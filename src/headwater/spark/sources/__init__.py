@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from shutil import rmtree
 from typing import TYPE_CHECKING
 
-from headwater.errors import RunError
+from headwater.errors import FlowError, RunError
 from headwater.flow.endpoints import Source, check_source
 from headwater.flow.ranges import Offset, RangeRequest, Ranges, Sizes, ranges_of
+from headwater.flow.splits import has_splits
+from headwater.flow.steps import OnTheWay
 from headwater.io.receiving import Receiver
 from headwater.spark.heads import Head
 from headwater.spark.native import NativeSource, NativeTable, read_by_driver, reads, table_in
@@ -101,6 +103,7 @@ def open_source(
     beside: Mapping[str, NativeTable] | None = None,
     begin: Offset | None = None,
     target_s: float | None = None,
+    way: Sequence[OnTheWay] = (),
 ) -> SparkSource:
     """Start reading a source; raises what it has to say if it cannot be opened.
 
@@ -108,7 +111,8 @@ def open_source(
     generated records are not waited for, and any other source ends when it has nothing for the moment. Where a `head`
     says which columns are used, a source that can leaves the others alone; what Spark reads itself goes through the head's
     own steps, which may join it with others `beside` it. A query that is new begins at `begin`, if that is
-    given: where another runner has left the source. `target_s` is how long a micro-batch should take where more waits.
+    given: where another runner has left the source. `target_s` is how long a micro-batch should take where more waits. `way`
+    leads to where event time is read, for splits that the driver reads.
     """
     from headwater.spark.sources.data_source import plain, rows_of
     from headwater.spark.sources.ending import ended
@@ -135,7 +139,7 @@ def open_source(
         ends = available_now or all(found.has_end for found in (native, *(beside or {}).values()))
         return SparkSource(rows, control, None, temporary, native if ends else None)
     if ranges is None:
-        receiver = Receiver(step, read_by_driver(source), folder / "log", until_idle=available_now)
+        receiver = Receiver(step, read_by_driver(source), folder / "log", until_idle=available_now, way=way)
         ranges = LoggedRanges(folder / "log", sizes, broadcast=not spark.sparkContext.master.startswith("local"))
     first = ranges.start()  # says now what is wrong with it, not in a process far away
     control.clear()
@@ -149,8 +153,20 @@ def check(source: Source) -> None:
     native = reads(source)
     if native is None:
         check_source(source)
+        _check_splits(source)
     else:
         native.check()
+
+
+def _check_splits(source: Source) -> None:
+    """Raise if a source has splits and its ranges do not say of which one a piece is: most of it would be late."""
+    ranges = ranges_of(source, RangeRequest(Sizes(1))) if has_splits(source) else None
+    if ranges is not None and type(ranges).split_of is Ranges.split_of:
+        kind, found = type(source).__name__, type(ranges).__name__
+        raise FlowError(
+            f"{kind} has splits, and {found}, by which it is read on Spark, does not say which split a piece is of; give "
+            f"{found} the methods split_of and behind, or leave out `ranges` of {kind}"
+        )
 
 
 def changed(source: Source, at: Offset) -> str:

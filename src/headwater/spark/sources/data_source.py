@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from threading import Thread
 from traceback import extract_tb
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from uuid import uuid4
 
 import pyarrow as pa
@@ -24,20 +24,29 @@ from headwater.flow.ranges import Offset, Ranges
 from headwater.operators.operator import DEAD, rejected
 from headwater.spark.broadcast import received, send
 from headwater.spark.daemon import SHARED, preload
-from headwater.spark.envelope import ROW, Row
+from headwater.spark.envelope import ROW, OfSplit, Row
 from headwater.spark.sources.control import EndRequest, SourceControl
 from headwater.spark.sources.pace import Pace
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-#: What happens to the records of a piece where they are read: takes the piece's number in its micro-batch and what the
-#: source put out (0 and records, DEAD and dead letters, at the very end a mark), and returns rows.
-Prefix = Callable[[int, Iterator[tuple[int, Batch]]], Iterator[Row]]
 
 _BEFORE = 3  #: micro-batches after which it pays to read where they are planned
 _ROWS_BYTES = 8 * 2**20  # handed to Spark at once
 _ARROW = pa.schema([("bucket", pa.int32()), ("target", pa.int32()), ("seq", pa.int64()), ("frame", pa.binary())])
+
+
+class Prefix(Protocol):
+    """What happens to the records of a piece where they are read."""
+
+    def __call__(
+        self, number: int, put_out: Iterator[tuple[int, Batch]], split: OfSplit | None = None, /
+    ) -> Iterator[Row]:
+        """Take the piece's number in its micro-batch and what the source put out; return rows.
+
+        That is 0 and records, DEAD and dead letters, at the very end a mark. Where it is known, `split` says of which one.
+        """
 
 
 def rows_of(
@@ -83,16 +92,37 @@ def sent_source(spark: SparkSession, step: str, ranges: Ranges, prefix: Prefix) 
         ) from None
 
 
+class Task(NamedTuple):
+    """A piece of a source, the `number`-th of a micro-batch; None is one of nothing, behind which a source may end."""
+
+    number: int
+    piece: Any
+    ends: bool
+    split: OfSplit | None
+
+
+def tasks_of(ranges: Ranges, end: Offset, pieces: Sequence[Any], *, ends: bool) -> list[Task]:
+    """Return a task for each piece of what is read up to an offset; with `ends`, the last says that nothing follows."""
+    splits = [None if piece is None else ranges.split_of(piece) for piece in pieces]
+    known = any(split is not None for split in splits)
+    behind = tuple(sorted(ranges.behind(end))) if known and not end["ended"] else ()
+    last = len(pieces) - 1
+    return [
+        Task(number, piece, ends and number == last, None if split is None else OfSplit(split, behind))
+        for number, (piece, split) in enumerate(zip(pieces, splits, strict=True))
+    ]
+
+
 class PieceReader:
     """Reads pieces of a source that was sent with its stage, in any process."""
 
     def __init__(self, step: str, sent: Path) -> None:
         self._step, self._sent = step, sent
 
-    def read(self, number: int, piece: Any, ends: bool) -> Iterator[Any]:
-        """Read one piece, the `number`-th of a micro-batch; None is one of nothing, behind which a source may end."""
+    def read(self, task: Task) -> Iterator[Any]:
+        """Read one piece."""
         _, prefix = self._received()
-        return in_arrow(prefix(number, self._put_out(piece, ends)))
+        return in_arrow(prefix(task.number, self._put_out(task.piece, task.ends), task.split))
 
     @property
     def ranges(self) -> Ranges:
@@ -184,8 +214,7 @@ class FrameReader(_SimpleStreamReaderWrapper):  # type: ignore[misc]  # the only
         """Return a task for each piece; the last one also says that nothing follows, when that is so."""
         ends = end["ended"] and not start["ended"]
         pieces: list[Any] = self._ranges.cut(start, end) or ([None] if ends else [])
-        last = len(pieces) - 1
-        tasks = [InputPartition((number, piece, ends and number == last)) for number, piece in enumerate(pieces)]
+        tasks = [InputPartition(tuple(task)) for task in tasks_of(self._ranges, end, pieces, ends=ends)]
         self._alone = tasks[0] if len(tasks) == 1 and self._can_read() else None
         return tasks
 
@@ -207,11 +236,11 @@ class FrameReader(_SimpleStreamReaderWrapper):  # type: ignore[misc]  # the only
         """Load all that reading takes, by reading nothing."""
         preload(*SHARED)
         with suppress(Exception):  # whoever reads something is told
-            deque(self.read(InputPartition((0, None, False))), maxlen=0)
+            deque(self.read(InputPartition((0, None, False, None))), maxlen=0)
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Read one piece."""
-        return self._pieces.read(*partition.value)
+        return self._pieces.read(Task(*partition.value))
 
     def commit(self, end: Offset) -> None:
         """Take note that nothing before `end` will be asked for again."""
@@ -221,7 +250,7 @@ class FrameReader(_SimpleStreamReaderWrapper):  # type: ignore[misc]  # the only
 def plain(target: int) -> Prefix:
     """Return a prefix that does nothing: each batch is a row for `target`, dead letters for bucket -2."""
 
-    def rows(number: int, put_out: Iterator[tuple[int, Batch]]) -> Iterator[Row]:
+    def rows(number: int, put_out: Iterator[tuple[int, Batch]], split: OfSplit | None = None) -> Iterator[Row]:
         for at, (port, batch) in enumerate(put_out):
             yield (-2 if port == DEAD else -1), target, (number << 32) + at, pack(batch)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from headwater.data.batch import Batch
 from headwater.flow.endpoints import Reject
 from headwater.flow.ranges import Offset, Piece, Ranges
-from headwater.spark.envelope import Row
+from headwater.spark.envelope import OfSplit, Row
 from headwater.spark.frames import LAST, rows_of_frame
 from headwater.spark.heads import Head
 from headwater.spark.sources.control import SourceControl
@@ -44,13 +44,13 @@ def ended(
     return with_end(spark, read, head.source, prefix, control, waits=2 if last else 0)
 
 
-def _once(number: int, put_out: Iterator[tuple[int, Batch]]) -> Iterator[Row]:
+def _once(number: int, put_out: Iterator[tuple[int, Batch]], split: OfSplit | None = None) -> Iterator[Row]:
     return ((-1, 0, 0, b"") for _ in put_out)
 
 
 def _behind(prefix: Prefix) -> Prefix:
-    def rows(number: int, put_out: Iterator[tuple[int, Batch]]) -> Iterator[Row]:
-        return prefix(LAST + number, put_out)
+    def rows(number: int, put_out: Iterator[tuple[int, Batch]], split: OfSplit | None = None) -> Iterator[Row]:
+        return prefix(LAST + number, put_out, split)
 
     return rows
 

@@ -6,6 +6,7 @@ import json
 import re
 import socket
 from collections.abc import Callable, Iterator
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from headwater.io.kafka import Kafka
 from headwater.io.mqtt import text_column
 from headwater.io.records import JsonDecoder
 from headwater.operators.operator import DEAD, rejected
-from headwater.spark.envelope import ROW
+from headwater.spark.envelope import ROW, OfSplit
 from headwater.spark.sources.control import SourceControl
 from headwater.spark.sources.data_source import Prefix, in_arrow
 from headwater.spark.sources.ending import with_end
@@ -162,7 +163,12 @@ def _reader(step: str, source: Kafka, prefix: Prefix) -> Callable[[Iterator[Any]
 
         context = TaskContext.get()
         assert context is not None
-        return in_arrow(prefix(context.partitionId(), records(step, source, tables)))
+        first = next((table for table in tables if table.num_rows), None)
+        split = None  # by what its records say: with `minPartitions`, several tasks read one partition
+        if first is not None:
+            split = OfSplit("/".join(str(first.column(name)[0].as_py()) for name in ("topic", "partition")))
+            tables = chain([first], tables)
+        return in_arrow(prefix(context.partitionId(), records(step, source, tables), split))
 
     return read
 

@@ -14,17 +14,18 @@ import logging
 import time
 from collections import deque
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
 from headwater.data.batch import END, NO_WATERMARK, Batch, concat_batches
 from headwater.data.column import Array
 from headwater.data.schema import Schema
-from headwater.flow.endpoints import Reject
+from headwater.flow.endpoints import Reader, Reject
 from headwater.flow.splits import Letter, SplitBatch, SplitReader
 from headwater.flow.steps import EventTime, OnTheWay
 from headwater.operators.ahead import TimesAhead
+from headwater.operators.broken import error_text
 
 log = logging.getLogger(__name__)
 
@@ -32,6 +33,20 @@ _ROOM = 200_000  #: records that may be held back before more is read of those s
 _ROOM_BYTES = 64 * 2**20
 _AT_ONCE = 2_000  #: records that are read at once while there is more: putting them in order costs as much for a few
 _TELL_S = 60.0  #: between two words that a split is waited for
+
+
+def aligned(name: str, reader: Reader, schema: Schema, way: Sequence[OnTheWay], reject: Reject) -> Reader:
+    """Have the splits of a source read side by side in event time, which the last step of a `way` reads."""
+    try:
+        return AlignedReader(name, cast(SplitReader, reader), schema, way, reject)
+    except Exception as error:  # those steps run at another site, and need something that is only there
+        log.warning(
+            "source %s: event time is read by steps that cannot be tried here (%s), so its splits are read as they come, "
+            "and their records may be late",
+            name,
+            error_text(error),
+        )
+        return reader
 
 
 class _Rows(NamedTuple):
@@ -76,6 +91,11 @@ class AlignedReader:
         """Where each split goes on behind what was handed out."""
         waiting = {str(split): self._next[split] for split, left in self._left.items() if left}
         return {**self._reader.position, **waiting}
+
+    @property
+    def waits(self) -> bool:
+        """Whether there is more, though a `read` brought nothing: records that wait, or a split that is waited for."""
+        return bool(self._held or self._behind)
 
     def read(self, limit: int, timeout_s: float) -> Batch | None:
         """Return the next records in order, none while there are only some that have to wait, or None at the end."""
