@@ -21,6 +21,7 @@ from headwater.deploy.control.messages import (
     Report,
     Send,
     Sent,
+    Took,
     Unfit,
     Want,
     packed,
@@ -45,7 +46,18 @@ from headwater.deploy.coordinator.events import (
 from headwater.deploy.coordinator.machine import Coordinator
 from headwater.deploy.coordinator.state import CoordinatorState, Deployment, Move
 from headwater.deploy.part import SealedPart
-from headwater.deploy.site.agent import Agent, HandOver, KeepPiece, Locate, Remove, SendAhead, Start, Unpack, Warm
+from headwater.deploy.site.agent import (
+    Agent,
+    HandOver,
+    KeepPiece,
+    Locate,
+    Remove,
+    SendAhead,
+    SendMore,
+    Start,
+    Unpack,
+    Warm,
+)
 from headwater.deploy.site.agent import Stop as StopPart
 from headwater.errors import RunError
 from properties import share_of
@@ -168,6 +180,7 @@ class World:
         self.warm = {name: {} for name in self.parts}  # the processes that each agent has made ready
         self.ahead = {name: set() for name in self.parts}  # state that has gone ahead to it, on disk
         self.went_ahead = 0
+        self.goes = {name: [] for name in self.parts}  # what each agent sends ahead, one after the other
         self.heard, self.cuts = {}, []
         self.routes = {name: {} for name in self.parts}  # what each part goes by, which is on disk too
         self.placed = {"tanks-1": deployed().sites}
@@ -240,12 +253,16 @@ class World:
                 self.agents[site].prepares(id)
             case SendAhead(id, move, steps):
                 large = [step for step in steps if self.chance.random() < 0.8]
-                for step in large:
-                    self.hear(site, Piece(move, step, f"{move}/{step}", 1, 0, b"s"))
-                self.hear(site, Sent(id, move, {f"{move}/{step}": step for step in large}))
+                goes = [Piece(move, step, f"{move}/{step}", 2, 0, at, b"s") for step in large for at in range(2)]
+                self.goes[site] = [*goes, Sent(id, move, {f"{move}/{step}": step for step in large})]
+                self.send_more(site)
+            case SendMore():
+                self.send_more(site)
             case KeepPiece(piece):
-                self.ahead[site].add(piece.key)
-                self.hear(site, Have(piece.move, piece.key))
+                if piece.is_last:
+                    self.ahead[site].add(piece.key)
+                    self.hear(site, Have(piece.move, piece.key))
+                self.hear(site, Took(piece.move, piece.step, piece.key, piece.at))
             case Unpack(id, sealed, checkpoint):
                 assert sealed is not None or id in self.warm[site], "installed what is not there"
                 assert set(checkpoint) <= self.ahead[site], "state is said to be there that is not"
@@ -277,6 +294,10 @@ class World:
         if site in self.lines:
             self.handle(Heard(site, unpacked(packed(message))))
 
+    def send_more(self, site):
+        if self.goes[site]:
+            self.hear(site, self.goes[site].pop(0))
+
     def at_work(self):
         return [(site, id) for site, has in self.parts.items() for id, runs in has.items() if runs]
 
@@ -297,6 +318,7 @@ class World:
 
     def crash_agent(self, site):
         self.cut(site)
+        self.goes[site] = []
         self.agents[site] = Agent(self.parts[site])
         self.warm[site] = {}  # its processes end with it
 
@@ -475,8 +497,13 @@ def test_large_state_goes_ahead_while_the_old_parts_run_and_what_is_there_is_not
     running, warm = PartState("tanks-1", "running", port=4000), PartState("tanks-2", "warm", port=4001)
     for name in ("barn", "office"):
         machine.handle(Heard(name, report(running, prepared=[warm])))
-    piece = Piece("tanks-2", "means", "k", 1, 0, b"s")
+    piece = Piece("tanks-2", "means", "k", 1, 0, 0, b"s")
     assert machine.handle(Heard("cloud", piece)) == [Say("barn", piece)]
+    took = Took("tanks-2", "means", "k", 0)
+    assert machine.handle(Heard("barn", took)) == [Say("cloud", took)]
+    assert machine.handle(Heard("office", took)) == []  # where it does not go
+    assert machine.handle(Heard("barn", Took("tanks-2", "none", "k", 0))) == []
+    assert machine.handle(Heard("barn", Took("tanks-1", "means", "k", 0))) == []
     assert machine.handle(Heard("office", msgspec.structs.replace(piece, key=other))) == []  # which is not its own
     assert machine.handle(Heard("cloud", Sent("tanks-1", "tanks-2", {"k": "means"}))) == []
     assert nothing_goes_ahead(machine, "tanks-2", "barn", "office") == []

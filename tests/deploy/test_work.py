@@ -3,6 +3,7 @@
 import errno
 import shutil
 from pathlib import Path
+from zlib import crc32
 
 import msgspec
 import pytest
@@ -10,9 +11,21 @@ import pytest
 from headwater.data.batch import Batch
 from headwater.data.frames import pack
 from headwater.deploy import part as parts
-from headwater.deploy.ahead import key_of
+from headwater.deploy.ahead import key_of, large_states
 from headwater.deploy.certificates import Identity, issue
-from headwater.deploy.control.messages import Fetch, Fetched, Forget, Have, Install, Piece, Prepare, Send, Sent, Unfit
+from headwater.deploy.control.messages import (
+    Fetch,
+    Fetched,
+    Forget,
+    Have,
+    Install,
+    Piece,
+    Prepare,
+    Send,
+    Sent,
+    Took,
+    Unfit,
+)
 from headwater.deploy.luggage import Waiting
 from headwater.deploy.part import Part, Promise, checksum, sealed
 from headwater.deploy.site.folder import SiteFolder
@@ -26,6 +39,7 @@ from headwater.serve.claims import take_files
 from headwater.serve.service import UnknownFlowError
 from headwater.serve.settings import read_settings, settings_beside
 
+KEY = "a1" * 32
 FILES = {"tanks.py": b"flow = None\n"}
 
 
@@ -245,13 +259,15 @@ def test_large_state_goes_ahead_and_is_filled_in_when_the_part_is_installed(work
     stays, goes = (letter * 200 for letter in (b"s", b"g"))
     tasks = {"stays": [{"state": 0, "whole": True, "queue": []}], "goes": [{"state": 1, "whole": True, "queue": []}]}
     store.write(1, {"version": VERSION, "steps": {}, "positions": {}, "tasks": tasks}, [stays, goes])
+    found = large_states(store.folder, tasks, "tanks-2")
+    keys = {step: key_of(stored) for step, stored in found}
     work.told(Prepare("tanks-2", signed(certificates, "tanks-2"), "tanks-1"))
     have, piece, sent = work.told(Send("tanks-1", "tanks-2", {"stays": "barn", "goes": "cloud"}))
-    assert have == Have("tanks-2", key_of(stays))  # it need not travel
-    assert (piece.step, piece.key, piece.data) == ("goes", key_of(goes), goes)
-    assert sent == Sent("tanks-1", "tanks-2", {key_of(stays): "stays", key_of(goes): "goes"})
+    assert have == Have("tanks-2", keys["stays"])  # it need not travel
+    assert (piece.step, piece.key, piece.data) == ("goes", keys["goes"], goes)
+    assert sent == Sent("tanks-1", "tanks-2", {keys["stays"]: "stays", keys["goes"]: "goes"})
     assert work.told(msgspec.structs.replace(piece, move="tanks-3")) == []  # of a part that nobody has announced
-    (fetched,) = work.told(Fetch("tanks-1", "tanks-2", [key_of(stays)]))
+    (fetched,) = work.told(Fetch("tanks-1", "tanks-2", [keys["stays"]]))
     assert stays not in fetched.files["000000001.checkpoint"]
     assert goes in fetched.files["000000001.checkpoint"]
     work.told(Install("tanks-2", None, fetched.files, "tanks-1"))
@@ -260,9 +276,39 @@ def test_large_state_goes_ahead_and_is_filled_in_when_the_part_is_installed(work
     assert not (work.folder.ahead / "tanks-2").exists()
 
 
+def test_state_goes_ahead_piece_by_piece_as_they_come(work, certificates, monkeypatch):
+    monkeypatch.setattr("headwater.deploy.ahead.LARGE", 100)
+    monkeypatch.setattr("headwater.deploy.ahead._PIECE", 10)
+    assert work.told(Took("tanks-2", "goes", KEY, 0)) == []  # nothing has gone from here
+    work.told(Install("tanks-1", signed(certificates, "tanks-1")))
+    store, state = Store(work.folder.home("tanks-1").checkpoint), bytes(range(200))
+    tasks = {"goes": [{"state": 0, "whole": True, "queue": []}]}
+    store.write(1, {"version": VERSION, "steps": {}, "positions": {}, "tasks": tasks}, [state])
+    work.told(Send("tanks-1", "tanks-2", {"goes": "cloud"}))
+    said = work.told(Send("tanks-1", "tanks-2", {"goes": "cloud"}))  # once more, after a cut
+    came = b""
+    while isinstance(said[0], Piece):
+        piece = said.pop(0)
+        came += piece.data
+        said += work.told(Took(piece.move, piece.step, piece.key, piece.at))
+    assert came == state
+    assert said == [Sent("tanks-1", "tanks-2", {piece.key: "goes"})]
+
+
+def test_state_that_comes_otherwise_than_it_was_sent_ends_the_move(work, certificates):
+    work.told(Prepare("tanks-2", signed(certificates, "tanks-2")))
+    unfit, _ = work.told(Piece("tanks-2", "goes", KEY, 1, crc32(b"g"), 0, b"h"))
+    assert unfit == Unfit(
+        "tanks-2", "state of step 'goes' that goes ahead has come otherwise than it was sent; try again"
+    )
+
+
 def test_state_that_went_ahead_of_a_move_that_came_to_nothing_is_removed(work, certificates, monkeypatch):
     work.told(Prepare("tanks-2", signed(certificates, "tanks-2")))
-    assert work.told(Piece("tanks-2", "goes", key_of(b"g"), 1, 0, b"g")) == [Have("tanks-2", key_of(b"g"))]
-    assert (work.folder.ahead / "tanks-2" / key_of(b"g")).read_bytes() == b"g"
+    assert work.told(Piece("tanks-2", "goes", KEY, 1, crc32(b"g"), 0, b"g")) == [
+        Have("tanks-2", KEY),
+        Took("tanks-2", "goes", KEY, 0),
+    ]
+    assert (work.folder.ahead / "tanks-2" / KEY).read_bytes() == b"g"
     work.told(Forget(["tanks-2"]))
     assert not (work.folder.ahead / "tanks-2").exists()

@@ -14,7 +14,7 @@ from urllib.parse import quote, unquote
 
 import msgspec
 
-from headwater.deploy.ahead import PassingDisk, without
+from headwater.deploy.ahead import PassingDisk, marks, with_marks
 from headwater.deploy.bridge.buffer import LogBuffer, NumberedFrame
 from headwater.engine.checkpoint.store import Store
 from headwater.errors import RunError
@@ -42,14 +42,14 @@ def packed(checkpoint: Path, known: Collection[str] = ()) -> dict[str, bytes]:
 
     That is the last checkpoint, with those that it builds on, and of each stream that leaves what some site may not have.
     Logs are opened as they are when the part goes on, so that it still can. State that is `known` where it will be needed is
-    left out.
+    left out, and not even read: records wait.
     """
     store = Store(checkpoint, PassingDisk())
-    found = store.latest()
+    found = store.latest(marks(known))
     if found is None:
         return {}
     paths = store.files(found.number)
-    short = without(found, known) if known else None
+    short = with_marks(found)
     files = {path.name: path.read_bytes() for path in paths} if short is None else {paths[0].name: short}
     for folder in checkpoint.glob(f"sinks/*/{_BRIDGE}"):
         outlet = unquote(folder.parent.name)

@@ -1,10 +1,11 @@
 """Checkpoints in a folder whose disk fails."""
 
 import random
+from zlib import crc32
 
 import pytest
 
-from headwater.engine.checkpoint.store import Store
+from headwater.engine.checkpoint.store import Store, Stored, refuse_others
 from headwater.sim.disk import SimulatedDisk
 
 CONTENT = {"state": b"x" * 500, "tasks": {}}
@@ -76,3 +77,69 @@ def test_no_bit_of_a_checkpoint_can_flip_unnoticed(disk, store, since):
             store.read(4)
     disk.write_at(fd, whole, 0)
     assert store.read(4) == before
+
+
+@pytest.fixture
+def beside(tmp_path):
+    """Return a store whose only checkpoint, 3, has a state in a file of its own, and where that is."""
+    store, state = Store(tmp_path), b"s" * 1000
+    path = store.beside("seen")
+    path.write_bytes(state)
+    tasks = {"seen": [{"state": 1, "whole": True, "changes": [0]}]}
+    store.write(3, {"tasks": tasks}, [b"little", Stored(str(path), 0, len(state), crc32(state))])
+    return store, path
+
+
+def test_a_state_in_a_file_of_its_own_is_read_back_and_counts_as_the_checkpoints(beside):
+    store, path = beside
+    for each in (store, Store(store.folder)):
+        assert each.latest().content["tasks"]["seen"] == [{"state": b"s" * 1000, "whole": True, "changes": [b"little"]}]
+        assert each.files(3) == [store.folder / "000000003.checkpoint", path]
+    found = []
+    store.read(3, found.append)
+    assert [(each.path, each.at, each.size) for each in found][1] == (str(path), 0, 1000)
+
+
+@pytest.mark.parametrize("anew", [False, True])
+def test_such_a_file_stays_for_as_long_as_a_checkpoint_needs_it(beside, anew):
+    store, path = beside
+    if anew:
+        store = Store(store.folder)
+    changes = {"tasks": {"seen": [{"state": 0, "whole": False}]}}
+    store.write(4, changes, [b"more"], since=3)
+    store.write(5, changes, [b"even more"], since=4)
+    (task,) = store.latest().content["tasks"]["seen"]
+    assert (task["state"], task["changes"]) == (b"s" * 1000, [b"little", b"more", b"even more"])
+    store.write(6, CONTENT)
+    assert path.exists()
+    store.write(7, CONTENT)
+    assert [each.name for each in sorted(store.folder.iterdir())] == ["000000006.checkpoint", "000000007.checkpoint"]
+
+
+def test_a_checkpoint_whose_state_is_gone_cut_or_changed_is_passed_over(beside):
+    store, path = beside
+    store.write(2, CONTENT)  # the one before
+    for spoil in (lambda: path.write_bytes(b"s" * 999 + b"t"), lambda: path.write_bytes(b"s"), path.unlink):
+        spoil()
+        assert Store(store.folder).latest().number == 2
+    tasks = {"seen": [{"state": 0, "whole": True}]}
+    store.write(4, {"tasks": tasks}, [Stored("/elsewhere/seen", 0, 1000, 0)])
+    with pytest.raises(ValueError, match="it has state in 'seen', which is no name of a state beside it"):
+        Store(store.folder).read(4)
+
+
+def test_no_such_file_is_removed_while_a_checkpoint_cannot_say_what_it_needs(beside):
+    store, path = beside
+    checkpoint = store.folder / "000000003.checkpoint"
+    content = checkpoint.read_bytes()
+    checkpoint.write_bytes(content[:40] + b"?" + content[41:])
+    store = Store(store.folder)
+    store.write(4, CONTENT)
+    assert path.exists()
+    store.write(5, CONTENT)
+    assert not path.exists()
+
+
+def test_a_folder_of_nothing_but_such_a_file_can_be_begun_anew_in(tmp_path):
+    (tmp_path / "seen.state").touch()
+    refuse_others(tmp_path)

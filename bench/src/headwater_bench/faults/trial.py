@@ -8,7 +8,7 @@ from functools import lru_cache
 from random import Random
 from typing import Any
 
-from headwater.engine.checkpoint.store import Store
+from headwater.engine.checkpoint.store import Store, Stored
 from headwater.errors import RunError
 from headwater.operators.keyed import ProcessOperator, ScanOperator
 from headwater.operators.snapshot import unpacked
@@ -169,7 +169,7 @@ class _Watched(Store):
         self._trial = trial
 
     def write(
-        self, number: int, content: dict[str, Any], states: Sequence[bytes] = (), *, since: int | None = None
+        self, number: int, content: dict[str, Any], states: Sequence[bytes | Stored] = (), *, since: int | None = None
     ) -> None:
         """Write a checkpoint."""
         super().write(number, content, states, since=since)

@@ -143,10 +143,16 @@ class Piece(msgspec.Struct, frozen=True, tag="piece"):
 
     move: str
     step: str
-    key: str  #: the checksum of the state that it is of
+    key: str  #: of the state that it is of
     size: int  #: of that
+    checksum: int  #: and of all its bytes
     at: int  #: where in it
     data: bytes
+
+    @property
+    def is_last(self) -> bool:
+        """Whether nothing comes behind it."""
+        return self.at + len(self.data) >= self.size
 
 
 class Sent(msgspec.Struct, frozen=True, tag="sent"):
@@ -162,6 +168,15 @@ class Have(msgspec.Struct, frozen=True, tag="have"):
 
     move: str
     key: str
+
+
+class Took(msgspec.Struct, frozen=True, tag="took"):
+    """A piece has come: so many are on their way at once, and no more, that another may follow now."""
+
+    move: str
+    step: str
+    key: str
+    at: int
 
 
 class Fetch(msgspec.Struct, frozen=True, tag="fetch"):
@@ -229,6 +244,7 @@ Message = (
     | Piece
     | Sent
     | Have
+    | Took
     | Fetch
     | Fetched
     | Want

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from headwater.deploy.control.messages import Have, Piece, Send, Sent
+from headwater.deploy.control.messages import Have, Piece, Send, Sent, Took
 from headwater.deploy.coordinator.events import Say
 from headwater.deploy.coordinator.state import Deployment, Move
 
@@ -24,11 +24,13 @@ class Ahead:
         steps = {site: {step: move.sites[step] for step, at in deployed.sites.items() if at == site} for site in new}
         return [Say(site, Send(deployed.id_at(site), move.id, steps[site])) for site in new]
 
-    def hear(self, site: str, message: Piece | Sent | Have, deployed: Deployment, move: Move) -> list[Say]:
-        """Take note of what a site says; a piece of a step that is there is passed on to where that will be."""
+    def hear(self, site: str, message: Piece | Sent | Have | Took, deployed: Deployment, move: Move) -> list[Say]:
+        """Take note of what a site says; pieces of a step go on to where that will be, words of them back."""
         match message:
             case Piece(step=step) if deployed.sites.get(step) == site:
                 return [Say(move.sites[step], message)]
+            case Took(step=step) if step in deployed.sites and move.sites[step] == site:
+                return [Say(deployed.sites[step], message)]
             case Sent(keys=keys):
                 self._sent[site] = keys
             case Have(key=key):

@@ -25,6 +25,7 @@ from headwater.deploy.control.messages import (
     Piece,
     Report,
     Sent,
+    Took,
     Unfit,
     Want,
 )
@@ -96,7 +97,7 @@ class Coordinator:
                 if name in self.sites:
                     self.sites[name].here = False
                 self._ahead = Ahead()  # what it had, or was to have, is asked for again
-            case Heard(name, Piece() | Sent() | Have() as message):
+            case Heard(name, Piece() | Sent() | Have() | Took() as message):
                 if self._moves(message.move) and (move := self._flow.moving) is not None:
                     commands += self._ahead.hear(name, message, self._flow, move)
             case Heard(name, message, clock_s):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from headwater.deploy.control.messages import Fetch, Forget, Install, Message, Piece, Prepare, Send, Want
+from headwater.deploy.control.messages import Fetch, Forget, Install, Message, Piece, Prepare, Send, Took, Want
 from headwater.deploy.part import SealedPart
 from headwater.deploy.routes import Routes
 
@@ -48,6 +48,13 @@ class SendAhead:
 
 
 @dataclass(frozen=True, slots=True)
+class SendMore:
+    """Send what may follow a piece that has come."""
+
+    took: Took
+
+
+@dataclass(frozen=True, slots=True)
 class KeepPiece:
     """Keep a piece of state for a part that will be installed."""
 
@@ -85,7 +92,7 @@ class Remove:
     id: str
 
 
-Deed = Warm | Unpack | HandOver | SendAhead | KeepPiece | Locate | Start | Stop | Remove
+Deed = Warm | Unpack | HandOver | SendAhead | SendMore | KeepPiece | Locate | Start | Stop | Remove
 
 
 class Agent:
@@ -105,6 +112,8 @@ class Agent:
                 return [Unpack(id, sealed, checkpoint, after)]
             case Send(id, move, steps) if id in self.parts:
                 return [SendAhead(id, move, steps)]
+            case Took():
+                return [SendMore(message)]
             case Piece(move) if move in self.prepared:
                 return [KeepPiece(message)]
             case Fetch(id, move, known) if self.parts.get(id) is False:

@@ -33,6 +33,7 @@ class Link:
         self.refused: str | None = None  #: why the coordinator does not admit the site, which has nothing else to do
         self._warned_s = -_QUIET_S
         self._pause_s = _FIRST_S
+        self._is_at_work = False  #: at what the coordinator has asked for: nobody listens to it meanwhile
         self._heard = 0  #: the last word about what should run that is done, of this connection
         self._thread = threading.Thread(target=lambda: asyncio.run(self._kept()), name="link", daemon=True)
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -97,9 +98,12 @@ class Link:
 
     async def _hear(self, wire: Wire, message: Message) -> None:
         """Do what is asked for, apart: it may take a while, and nobody should think that the site is gone."""
-        loop = asyncio.get_running_loop()
-        for said in await loop.run_in_executor(None, self._work.told, message):
-            wire.say(said)
+        loop, self._is_at_work = asyncio.get_running_loop(), True
+        try:
+            for said in await loop.run_in_executor(None, self._work.told, message):
+                wire.say(said)
+        finally:
+            self._is_at_work, wire.heard_s = False, time.monotonic()
         if isinstance(message, Want):
             self._heard = message.word
         wire.say(await loop.run_in_executor(None, self._work.report, self._heard))
@@ -114,7 +118,7 @@ class Link:
             with suppress(TimeoutError):
                 async with asyncio.timeout(BEAT_S):
                     await news.wait()
-            if time.monotonic() - wire.heard_s > SILENT_S:
+            if not self._is_at_work and time.monotonic() - wire.heard_s > SILENT_S:
                 wire.cut()
                 return
 

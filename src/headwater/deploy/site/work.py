@@ -9,12 +9,13 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import NamedTuple
 
 import msgspec
 
 from headwater import __version__
-from headwater.deploy.ahead import Kept, key_of, large_states, may_lack, pieces, sweep
+from headwater.deploy.ahead import Kept, Sending, large_states, may_lack, sweep
 from headwater.deploy.bridge_ends import (
     note_addresses,
     note_ended,
@@ -33,7 +34,7 @@ from headwater.deploy.control.messages import (
     PartState,
     Piece,
     Report,
-    Sent,
+    Took,
     Unfit,
 )
 from headwater.deploy.luggage import bring_notes, check_size, lay_bridges, make_safe, packed, unpacked
@@ -46,6 +47,7 @@ from headwater.deploy.site.agent import (
     Locate,
     Remove,
     SendAhead,
+    SendMore,
     Start,
     Stop,
     Unpack,
@@ -89,6 +91,7 @@ class Work:
         self._agent = Agent({id: not folder.home(id).is_stopped for id in folder.ids()})
         self._lock = threading.Lock()
         self._prepared: dict[str, _Prepared] = {}  #: those of the agent
+        self._sending: Sending | None = None  #: state that goes ahead, of the last move of which some does
         sweep(folder.ahead, _OVER_S, time.time())
 
     @property
@@ -160,8 +163,10 @@ class Work:
                 return self._hand_over(id, move, known)
             case SendAhead():
                 return self._send_ahead(deed)
+            case SendMore(took):
+                return [] if self._sending is None else self._sending.took(took)
             case KeepPiece(piece):
-                return self._keep_piece(piece)
+                return [*self._keep_piece(piece), Took(piece.move, piece.step, piece.key, piece.at)]
             case Locate(id, addresses, ended, routes):
                 note_addresses(self.folder.sources(id), dict(addresses))
                 note_ended(self.folder.sources(id), list(ended))
@@ -195,21 +200,22 @@ class Work:
 
     def _send_ahead(self, deed: SendAhead) -> list[Message]:
         """Send large state ahead; what stays at this site is kept here, for the part that comes after."""
-        said: list[Message] = []
-        keys: dict[str, str] = {}
-        for step, state in large_states(self.folder.home(deed.id).checkpoint, deed.steps, deed.move):
-            goes = pieces(deed.move, step, state)
-            keys[key_of(state)] = step
-            said += (
-                goes if deed.steps[step] != self.folder.name else [have for p in goes for have in self._keep_piece(p)]
-            )
-        return [*said, Sent(deed.id, deed.move, keys)]
+
+        def kept(piece: Piece) -> list[Message] | None:
+            return self._keep_piece(piece) if deed.steps[piece.step] == self.folder.name else None
+
+        checkpoint = self.folder.home(deed.id).checkpoint
+        look = partial(large_states, checkpoint, deed.steps, deed.move)
+        self._sending = Sending(deed.id, deed.move, look, kept)
+        return self._sending.more()
 
     def _keep_piece(self, piece: Piece) -> list[Message]:
         try:
             is_whole = Kept(self.folder.ahead / piece.move).take(piece)
         except OSError as error:
             return [Unfit(piece.move, f"state that goes ahead cannot be kept: {error.strerror}")]
+        except RunError as error:
+            return [Unfit(piece.move, str(error))]
         return [Have(piece.move, piece.key)] if is_whole else []
 
     def _cool(self, id: str) -> None:

@@ -2,7 +2,8 @@
 
 A file is a head, an index and states. The index is what is known of the flow, its sources and tasks (`data.codec`), and the
 length and checksum of each state; a task names its state by number, and its `changes` since, where it brings some along. A
-checkpoint may hold only what has changed since another one: its head says which, and that one is kept for as long.
+checkpoint may hold only what has changed since another one: its head says which, and that one is kept for as long. So is a
+file of its own that a state is in: the index says its name then.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from errno import ENOENT
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -28,6 +29,7 @@ _HEAD = struct.Struct("<8sqQI")
 _BASE = struct.Struct("<q")
 _KEPT = 2  #: complete checkpoints that stay: the last, and the one before, should the last be unreadable
 _SUFFIX = ".checkpoint"
+_STATE = ".state"  #: a file that is one state, beside the checkpoints that name it
 _CHUNK = 2**24
 _WRONG = "its checksum is wrong: some of its bytes are not what was written"
 
@@ -42,7 +44,7 @@ def refuse_others(folder: Path) -> None:
             f"checkpoint {folder} is one of Spark's, which the engine cannot go on from; "
             f"give a folder of its own, or take it over: headwater takeover FLOW --from {folder} --to NEW"
         )
-    if set(names) - {"lock", "sinks", "sources"}:
+    if {name for name in names if not name.endswith(_STATE)} - {"lock", "sinks", "sources"}:
         raise RunError(f"{folder} is no checkpoint of Headwater's, and not empty; give an empty or a new folder")
 
 
@@ -53,6 +55,19 @@ class Checkpoint(NamedTuple):
     content: dict[str, Any]  #: with the state of each task, and its `changes` since, as bytes
 
 
+class Stored(NamedTuple):
+    """A state that is on disk, of so many bytes from a place in a file on."""
+
+    path: str
+    at: int
+    size: int
+    checksum: int  #: of its bytes, which nobody has looked at
+
+
+#: Returns what stands for a state in place of its bytes, which are not read then; None for one that is to be read.
+Instead = Callable[[Stored], Any]
+
+
 class Store:
     """Writes and finds checkpoints; what it has written is there after any crash, or was never complete."""
 
@@ -61,27 +76,35 @@ class Store:
         self.disk: Disk = disk or SystemDisk()
         self.written_bytes = 0  #: the size of the last one
         self._since: dict[int, int | None] = {}  #: which checkpoint each builds on
+        self._beside: dict[int, set[str]] = {}  #: names of files that states of each are in
         try:
             self.disk.mkdir(str(self.folder))
         except OSError as error:
             raise RunError(f"cannot keep checkpoints in {self.folder}: {error.strerror}") from error
 
     def write(
-        self, number: int, content: dict[str, Any], states: Sequence[bytes] = (), *, since: int | None = None
+        self, number: int, content: dict[str, Any], states: Sequence[bytes | Stored] = (), *, since: int | None = None
     ) -> None:
         """Write a checkpoint; it is complete when this returns. Raises OSError, and then it is not.
 
-        States that are not whole hold what has changed since another checkpoint.
+        States that are not whole hold what has changed since another checkpoint. One that is `Stored` is a file already, see
+        `beside`.
         """
         if since is not None and self.lacks(since):
             raise FileNotFoundError(ENOENT, f"checkpoint {since}, which it would build on, was deleted")
-        index = encode({**content, "states": [[len(state), crc32(state)] for state in states]})
+        index = encode({**content, "states": [_entry(state) for state in states]})
+        within = [state for state in states if not isinstance(state, Stored)]
         base = -1 if since is None else since
         head = _HEAD.pack(_MAGIC, base, len(index), crc32(index, _seed(base)))
-        self.written_bytes = len(head) + len(index) + sum(map(len, states))
-        self._write(self._file(number), [head, index, *states])
+        self.written_bytes = len(head) + len(index) + sum(map(len, within))
+        self._write(self._file(number), [head, index, *within])
         self._since[number] = since
+        self._beside[number] = {Path(state.path).name for state in states if isinstance(state, Stored)}
         self._sweep()
+
+    def beside(self, name: str) -> Path:
+        """Return where a state is to be, safe, that `write` is given as `Stored`; it is removed when none needs it."""
+        return self.folder / f"{name}{_STATE}"
 
     def lacks(self, number: int) -> bool:
         """Tell whether somebody has deleted a checkpoint that was written, or one that it builds on."""
@@ -97,17 +120,31 @@ class Store:
         try:
             chains = {each for number in self.numbers()[-_KEPT:] for each in self._chain(number)}
             self._since = {number: self._since[number] for number in chains}
-            needed = {self._file(number) for number in chains}
-            ours = [name for name in self.disk.listdir(str(self.folder)) if name.endswith((_SUFFIX, f"{_SUFFIX}.new"))]
-            for path in map(self._path, ours):
-                if path not in needed:
-                    self.disk.unlink(path)
+            needed = {Path(self._file(number)).name for number in chains}
+            names = self.disk.listdir(str(self.folder))
+            ours = [name for name in names if name.endswith((_SUFFIX, f"{_SUFFIX}.new"))]
+            states = [name for name in names if name.endswith(_STATE)]
+            self._beside = {number: found for number, found in self._beside.items() if number in chains}
+            if states:
+                with contextlib.suppress(ValueError):  # which may need any of them, if only it could be read
+                    ours += set(states) - self._named(chains)
+            for name in ours:
+                if name not in needed:
+                    self.disk.unlink(self._path(name))
         except OSError as error:
             log.warning("cannot remove old checkpoints from %s: %s", self.folder, error.strerror)
 
+    def _named(self, numbers: Collection[int]) -> set[str]:
+        """Return the names of files that states of some checkpoints are in; ValueError where one is spoilt."""
+        for number in numbers:
+            if number not in self._beside:
+                self._content(number, lambda stored: stored)
+        return {name for number in numbers for name in self._beside[number]}
+
     def files(self, number: int) -> list[Path]:
-        """Return the files that a checkpoint consists of: its own, and those of the ones that it builds on."""
-        return [Path(self._file(each)) for each in self._chain(number)]
+        """Return the files that a checkpoint consists of: its own, those that it builds on, those that states are in."""
+        numbers = self._chain(number)
+        return [*map(Path, map(self._file, numbers)), *map(self.folder.joinpath, sorted(self._named(numbers)))]
 
     def nbytes(self, number: int) -> int:
         """Return the size of a checkpoint's file."""
@@ -150,12 +187,12 @@ class Store:
         names = (Path(name) for name in self.disk.listdir(str(self.folder)))
         return sorted(int(name.stem) for name in names if name.suffix == _SUFFIX and name.stem.isdigit())
 
-    def latest(self) -> Checkpoint | None:
+    def latest(self, instead: Instead | None = None) -> Checkpoint | None:
         """Return the last complete checkpoint, None before the first; one that is spoilt is told and passed over."""
         numbers = self.numbers()
         for number in reversed(numbers):
             try:
-                found = self.read(number)
+                found = self.read(number, instead)
                 # its name may not be safe, if the run that wrote it did not live to see to it: sinks will count on it
                 self.disk.fsync_dir(str(self.folder))
                 return found
@@ -170,10 +207,10 @@ class Store:
             )
         return None
 
-    def read(self, number: int) -> Checkpoint:
+    def read(self, number: int, instead: Instead | None = None) -> Checkpoint:
         """Return a checkpoint with all that it builds on; ValueError where something is not as it was written."""
-        since, content, states = self._content(number)
-        whole = self.read(since).content["tasks"] if since is not None else {}
+        since, content, states = self._content(number, instead)
+        whole = self.read(since, instead).content["tasks"] if since is not None else {}
         for name, tasks in content["tasks"].items():
             for at, task in enumerate(tasks):
                 state = states[task["state"]]
@@ -184,7 +221,7 @@ class Store:
                     task["state"], task["changes"] = before["state"], [*before["changes"], state]
         return Checkpoint(number, content)
 
-    def _content(self, number: int) -> tuple[int | None, dict[str, Any], list[bytes]]:
+    def _content(self, number: int, instead: Instead | None) -> tuple[int | None, dict[str, Any], list[Any]]:
         """Return what a file says: which it builds on, its index, its states."""
         try:
             fd = self.disk.open(self._file(number))
@@ -198,13 +235,30 @@ class Store:
             if magic != _MAGIC:
                 raise ValueError("it does not begin as a checkpoint does; was it written by another version?")
             content: dict[str, Any] = decode(self._checked(fd, length, _HEAD.size, checksum, _seed(since)))
-            states, at = [], _HEAD.size + length
-            for size, expected in content.pop("states"):
-                states.append(self._checked(fd, size, at, expected))
-                at += size
+            states, at, named = [], _HEAD.size + length, content.pop("states")
+            self._beside[number] = {_checked_name(each[2]) for each in named if len(each) > 2}
+            for size, expected, *beside in named:
+                path = self._path(*beside) if beside else self._file(number)
+                stored = Stored(path, 0 if beside else at, size, expected)
+                other = None if instead is None else instead(stored)
+                if other is None:
+                    other = self._apart(stored) if beside else self._checked(fd, size, at, expected)
+                states.append(other)
+                at += 0 if beside else size
         finally:
             self.disk.close(fd)
         return (None if since < 0 else int(since)), content, states
+
+    def _apart(self, stored: Stored) -> bytes:
+        """Return a state that is a file of its own."""
+        try:
+            fd = self.disk.open(stored.path)
+        except FileNotFoundError:
+            raise ValueError(f"{stored.path}, which has state of it, is not there") from None
+        try:
+            return self._checked(fd, stored.size, 0, stored.checksum)
+        finally:
+            self.disk.close(fd)
 
     def _checked(self, fd: int, size: int, at: int, checksum: int, seed: int = 0) -> bytes:
         """Return some bytes of a file, if they are what was written."""
@@ -253,6 +307,19 @@ class Store:
             self.disk.fsync(fd)
         finally:
             self.disk.close(fd)
+
+
+def _entry(state: bytes | Stored) -> list[Any]:
+    """Return what the index says of a state."""
+    if isinstance(state, Stored):
+        return [state.size, state.checksum, Path(state.path).name]
+    return [len(state), crc32(state)]
+
+
+def _checked_name(name: str) -> str:
+    if Path(name).name != name or not name.endswith(_STATE):
+        raise ValueError(f"it has state in {name!r}, which is no name of a state beside it")
+    return name
 
 
 def _seed(since: int) -> int:

@@ -1,0 +1,63 @@
+"""The line from a site to the coordinator while the site is at something that takes long."""
+
+import asyncio
+import threading
+
+from headwater.deploy.control.messages import Ping, Report
+from headwater.deploy.site import link
+from headwater.deploy.site.link import Link
+
+REPORT = Report([], 0.0, 0.0, 0)
+
+
+class Work:
+    """Is at work until it may end."""
+
+    def __init__(self):
+        self.begun, self.may_end = threading.Event(), threading.Event()
+
+    def told(self, message):
+        self.begun.set()
+        assert self.may_end.wait(60)
+        return [message]
+
+    def report(self, heard):
+        return REPORT
+
+
+class Wire:
+    """Hears nothing."""
+
+    def __init__(self):
+        self.heard_s, self.said, self.was_cut = 0.0, [], False
+
+    def say(self, message):
+        self.said.append(message)
+
+    def cut(self):
+        self.was_cut = True
+
+
+def test_a_site_that_is_at_work_does_not_take_the_coordinator_for_gone_which_it_does_not_listen_to(monkeypatch):
+    monkeypatch.setattr(link, "BEAT_S", 0.001)
+    work, wire = Work(), Wire()
+
+    async def talked():
+        line, loop = Link(work, ("127.0.0.1", 1)), asyncio.get_running_loop()
+        hearing = asyncio.create_task(line._hear(wire, Ping()))
+        await loop.run_in_executor(None, work.begun.wait, 60)
+        beat = asyncio.create_task(line._beat(wire, asyncio.Event()))
+        async with asyncio.timeout(60):
+            while len(wire.said) < 20:
+                await asyncio.sleep(0.001)
+            assert not wire.was_cut
+            work.may_end.set()
+            await hearing
+            assert wire.heard_s > 0.0  # silence counts from here on
+            assert not beat.done()
+            wire.heard_s = 0.0
+            await beat
+        assert wire.was_cut
+        assert [said for said in wire.said if said != REPORT] == [Ping()]
+
+    asyncio.run(talked())
