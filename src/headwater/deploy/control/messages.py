@@ -14,7 +14,7 @@ from headwater.deploy.routes import Outgoing, Routes
 from headwater.errors import RunError
 
 Kind = Literal["engine", "spark"]  #: what runs the parts of a site
-PROTOCOL = 1
+PROTOCOL = 2
 BEAT_S = 0.5  #: how often either says that it is there
 SILENT_S = 1.5  #: after which the other is taken for gone
 
