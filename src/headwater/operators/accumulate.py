@@ -35,7 +35,8 @@ class Accumulators:
     """The aggregates of a window, kept for a growing number of groups.
 
     Missing values are passed over; a group that saw none gives a missing result (`count` counts records). A sum of whole
-    numbers may leave 64 bits on its way; one that is outside at the end is missing, and `broken` says so.
+    numbers may leave 64 bits on its way; one that is outside at the end is missing, and `broken` says so. A mean of whole
+    numbers is that of their exact sum, wherever that is.
     """
 
     def __init__(self, aggregates: tuple[tuple[str, Aggregate], ...], schema: Schema) -> None:
@@ -174,6 +175,9 @@ class _Accumulator:
         if "high" in saved:
             self._widen()
         elif self.arrays.get("total", _NONE).dtype == np.int64:
+            if saved["total"].dtype != np.int64:  # of a mean, from before its sum was kept exactly
+                self.load(slots, {**saved, **_halves(saved["total"])})
+                return
             self._extend(saved["total"])
             if "high" in self.arrays:
                 saved = {**saved, "high": saved["total"] >> 32}
@@ -198,8 +202,7 @@ class _Accumulator:
                 np.add.at(self.arrays["high"], slots, values >> 32)
         np.add.at(total, slots, values)
 
-    def _mean(self, slots: Array, values: Array) -> None:
-        np.add.at(self.arrays["total"], slots, values)
+    _mean = _sum
 
     def _extend(self, values: Array) -> None:
         """Take note of how far sums may get by these values, before they do."""
@@ -327,13 +330,14 @@ class _Accumulator:
             kept = enumerate(zip(a["value"][slots], places, strict=True))
             return column_of([self._custom_result(i, *each) for i, each in kept], self.out, name=self.name)
         if self.function == "mean":
-            values = a["total"][slots] / n
+            total = a["total"][slots]
+            values = (sum_of(total, a["high"][slots]) if "high" in a else total) / n
         elif self.function == "std":
             mean = a["total"][slots] / n
             values = np.sqrt(np.maximum(a["squares"][slots] / n - mean * mean, 0))
         else:
             values = a["total" if self.function == "sum" else "value"][slots]
-        if "high" in a:
+        if "high" in a and self.function == "sum":
             there = there & ~self._too_far(values, a["high"][slots])
         if self.out == "text":
             text = Text.of([value if value else "" for value in values])
@@ -343,15 +347,34 @@ class _Accumulator:
         return values if there.all() else Nullable(values, there)
 
 
-def beyond(total: Array, high: Array) -> Array:
-    """Return which sums are outside 64 bits, given what they wrapped to and the sums of their upper halves.
+def _upper(total: Array, high: Array) -> Array:
+    """Return what sums have above their lower 32 bits, given what they wrapped to and the sums of their upper halves.
 
     The lower halves are never below zero, so their sum is exact for the first 2**31 values.
     """
     with np.errstate(over="ignore"):
-        carried = high + ((total - (high << 32)) >> 32)
-    bad: Array = (carried < -(2**31)) | (carried >= 2**31)
+        upper: Array = high + ((total - (high << 32)) >> 32)
+    return upper
+
+
+def beyond(total: Array, high: Array) -> Array:
+    """Return which sums are outside 64 bits, given what they wrapped to and the sums of their upper halves."""
+    upper = _upper(total, high)
+    bad: Array = (upper < -(2**31)) | (upper >= 2**31)
     return bad
+
+
+def sum_of(total: Array, high: Array) -> Array:
+    """Return sums as floats, also those outside 64 bits, given the same as `beyond`."""
+    floats: Array = _upper(total, high) * 2.0**32 + (total & (2**32 - 1))
+    return floats
+
+
+def _halves(sums: Array) -> dict[str, Array]:
+    """Return whole sums that were kept as floats in two parts, the lower of which wraps around."""
+    high = np.floor(sums / 2.0**32)
+    low = (sums - high * 2.0**32).astype(np.int64)
+    return {"total": (high.astype(np.int64) << 32) + low, "high": high.astype(np.int64)}
 
 
 def _unknown_places(kept: Array) -> Array:
@@ -377,6 +400,6 @@ def _dtype_of(function: str, field: str, given: Type) -> Any:
         return np.int64
     if function in ("custom", "distinct") or given in ("text", "any"):
         return object
-    if function in ("mean", "std") or field in ("shift", "squares") or (field == "total" and given == "float32"):
+    if function == "std" or field in ("shift", "squares") or (field == "total" and given == "float32"):
         return np.float64
     return DTYPES[given]
