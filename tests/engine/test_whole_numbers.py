@@ -100,6 +100,16 @@ def test_a_sum_outside_64_bits_is_missing_and_a_dead_letter_names_the_step_and_t
 
 
 @pytest.mark.parametrize("window", WINDOWS)
+@pytest.mark.parametrize(
+    "values", [(4, 2**62, -(2**62)), (MOST, MOST, 5), (MOST, MOST, -MOST), (-MOST - 1, -MOST - 1, -1), (-1, -2, -4)]
+)
+def test_a_mean_is_that_of_the_exact_sum_also_where_that_does_not_fit(window, values):
+    out, dead = run(lambda s: WINDOWS[window](s, mean=agg.mean("a")), timed(*values), {"a": int, "at": "time"})
+    assert {r["mean"] for r in out} == {float(sum(values)) / 3}
+    assert not dead
+
+
+@pytest.mark.parametrize("window", WINDOWS)
 def test_a_record_whose_value_cannot_be_computed_enters_no_window(window):
     out, dead = run(
         lambda s: WINDOWS[window](s, total=agg.sum(col.a * 2)), timed(1, MOST, 2, 3), {"a": int, "at": "time"}

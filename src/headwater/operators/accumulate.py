@@ -27,7 +27,7 @@ _FIELDS: dict[str, tuple[str, ...]] = {
     "first": ("value", "order"),
     "last": ("value", "order"),
     "distinct": ("value",),
-    "custom": ("value",),
+    "custom": ("value", "places"),
 }
 
 
@@ -35,7 +35,8 @@ class Accumulators:
     """The aggregates of a window, kept for a growing number of groups.
 
     Missing values are passed over; a group that saw none gives a missing result (`count` counts records). A sum of whole
-    numbers may leave 64 bits on its way; one that is outside at the end is missing, and `broken` says so.
+    numbers may leave 64 bits on its way; one that is outside at the end is missing, and `broken` says so. A mean of whole
+    numbers is that of their exact sum, wherever that is.
     """
 
     def __init__(self, aggregates: tuple[tuple[str, Aggregate], ...], schema: Schema) -> None:
@@ -107,8 +108,7 @@ class Accumulators:
         """Put saved state into these groups."""
         for each, arrays in zip(self._each, saved, strict=True):
             each.load(slots, arrays)
-            if "order" in arrays and len(slots):
-                self._arrivals[0] = max(self._arrivals[0], int(arrays["order"].max()) + 1)
+            self._arrivals[0] = max(self._arrivals[0], each.last_place(slots) + 1)
 
 
 class _Accumulator:
@@ -165,19 +165,34 @@ class _Accumulator:
             values = column_of(values.tolist(), "any")
         if "order" in a:
             self._pick(slots, values, order)
+        elif self.custom is not None:
+            self._keep(slots, values, order)
         else:
-            getattr(self, "_keep" if self.custom is not None else f"_{self.function}")(slots, values)
+            getattr(self, f"_{self.function}")(slots, values)
         np.add.at(a["seen"], slots, 1)
 
     def load(self, slots: Array, saved: dict[str, Array]) -> None:
         if "high" in saved:
             self._widen()
         elif self.arrays.get("total", _NONE).dtype == np.int64:
+            if saved["total"].dtype != np.int64:  # of a mean, from before its sum was kept exactly
+                self.load(slots, {**saved, **_halves(saved["total"])})
+                return
             self._extend(saved["total"])
             if "high" in self.arrays:
                 saved = {**saved, "high": saved["total"] >> 32}
+        elif "places" in self.arrays and "places" not in saved:  # of a state from before they were kept
+            saved = {**saved, "places": _unknown_places(saved["value"])}
         for name, values in saved.items():
             self.arrays[name][slots] = values
+
+    def last_place(self, slots: Array) -> int:
+        """Return the last place in the order of arrival that these groups know of, or -1."""
+        if "order" in self.arrays:
+            return int(self.arrays["order"][slots].max(initial=-1))
+        if "places" in self.arrays:
+            return max((max(places) for places in self.arrays["places"][slots] if places), default=-1)
+        return -1
 
     def _sum(self, slots: Array, values: Array) -> None:
         total = self.arrays["total"]
@@ -187,8 +202,7 @@ class _Accumulator:
                 np.add.at(self.arrays["high"], slots, values >> 32)
         np.add.at(total, slots, values)
 
-    def _mean(self, slots: Array, values: Array) -> None:
-        np.add.at(self.arrays["total"], slots, values)
+    _mean = _sum
 
     def _extend(self, values: Array) -> None:
         """Take note of how far sums may get by these values, before they do."""
@@ -230,12 +244,18 @@ class _Accumulator:
         self.arrays["value"][slots] = values  # of equal slots the last one given stays
         self.arrays["order"][slots] = order
 
-    def _keep(self, slots: Array, values: Array) -> None:
-        kept = self.arrays["value"]
-        for slot, value in zip(slots.tolist(), values.tolist(), strict=True):
-            if not kept[slot]:
-                kept[slot] = []
-            kept[slot].append(value)
+    def _keep(self, slots: Array, values: Array, order: Array) -> None:
+        kept, places = self.arrays["value"], self.arrays.get("places")
+        for slot, value, place in zip(slots.tolist(), values.tolist(), order.tolist(), strict=True):
+            mine = kept[slot]
+            if mine:
+                mine.append(value)
+                if places is not None:
+                    places[slot].append(place)
+            else:
+                kept[slot] = [value]
+                if places is not None:
+                    places[slot] = [place]
 
     def merge(self, slots: Array, other: _Accumulator, theirs: Array) -> None:
         seen = other.arrays["seen"][theirs]
@@ -259,8 +279,10 @@ class _Accumulator:
             for field in ("value", "order"):
                 a[field][slots[better]] = b[field][theirs[better]]
         elif self.custom is not None:
-            for slot, its_slot in zip(slots.tolist(), theirs.tolist(), strict=True):
-                a["value"][slot] = (a["value"][slot] or []) + b["value"][its_slot]
+            # one behind the other: results are put into the order of arrival
+            for field in _FIELDS[self.function]:
+                for slot, its_slot in zip(slots.tolist(), theirs.tolist(), strict=True):
+                    a[field][slot] = (a[field][slot] or []) + b[field][its_slot]
         a["seen"][slots] += seen
 
     def _merge_high(self, slots: Array, other: _Accumulator, theirs: Array) -> None:
@@ -278,12 +300,15 @@ class _Accumulator:
         a["squares"][slots] += b["squares"][theirs] + 2 * moved * total + seen * moved * moved
         a["total"][slots] += total + seen * moved
 
-    def _custom_result(self, row: int, values: Any) -> Any:
+    def _custom_result(self, row: int, values: Any, places: Any) -> Any:
         assert self.custom is not None
         try:
             if not values:
                 return 0 if self.function == "distinct" else None
-            return checked_value(self.custom(np.array(values)), self.out, self.name)
+            given = np.array(values)
+            if places is not None:
+                given = given[np.argsort(places, kind="stable")]
+            return checked_value(self.custom(given), self.out, self.name)
         except Exception as error:
             self.broken.append((row, error_text(error)))
             return None
@@ -301,17 +326,18 @@ class _Accumulator:
         there = seen > 0
         n = np.maximum(seen, 1)
         if self.custom is not None:
-            return column_of(
-                [self._custom_result(i, v) for i, v in enumerate(a["value"][slots])], self.out, name=self.name
-            )
+            places = a["places"][slots] if "places" in a else [None] * len(slots)
+            kept = enumerate(zip(a["value"][slots], places, strict=True))
+            return column_of([self._custom_result(i, *each) for i, each in kept], self.out, name=self.name)
         if self.function == "mean":
-            values = a["total"][slots] / n
+            total = a["total"][slots]
+            values = (sum_of(total, a["high"][slots]) if "high" in a else total) / n
         elif self.function == "std":
             mean = a["total"][slots] / n
             values = np.sqrt(np.maximum(a["squares"][slots] / n - mean * mean, 0))
         else:
             values = a["total" if self.function == "sum" else "value"][slots]
-        if "high" in a:
+        if "high" in a and self.function == "sum":
             there = there & ~self._too_far(values, a["high"][slots])
         if self.out == "text":
             text = Text.of([value if value else "" for value in values])
@@ -321,15 +347,42 @@ class _Accumulator:
         return values if there.all() else Nullable(values, there)
 
 
-def beyond(total: Array, high: Array) -> Array:
-    """Return which sums are outside 64 bits, given what they wrapped to and the sums of their upper halves.
+def _upper(total: Array, high: Array) -> Array:
+    """Return what sums have above their lower 32 bits, given what they wrapped to and the sums of their upper halves.
 
     The lower halves are never below zero, so their sum is exact for the first 2**31 values.
     """
     with np.errstate(over="ignore"):
-        carried = high + ((total - (high << 32)) >> 32)
-    bad: Array = (carried < -(2**31)) | (carried >= 2**31)
+        upper: Array = high + ((total - (high << 32)) >> 32)
+    return upper
+
+
+def beyond(total: Array, high: Array) -> Array:
+    """Return which sums are outside 64 bits, given what they wrapped to and the sums of their upper halves."""
+    upper = _upper(total, high)
+    bad: Array = (upper < -(2**31)) | (upper >= 2**31)
     return bad
+
+
+def sum_of(total: Array, high: Array) -> Array:
+    """Return sums as floats, also those outside 64 bits, given the same as `beyond`."""
+    floats: Array = _upper(total, high) * 2.0**32 + (total & (2**32 - 1))
+    return floats
+
+
+def _halves(sums: Array) -> dict[str, Array]:
+    """Return whole sums that were kept as floats in two parts, the lower of which wraps around."""
+    high = np.floor(sums / 2.0**32)
+    low = (sums - high * 2.0**32).astype(np.int64)
+    return {"total": (high.astype(np.int64) << 32) + low, "high": high.astype(np.int64)}
+
+
+def _unknown_places(kept: Array) -> Array:
+    """Return places before all that will come for values of which nobody knows theirs."""
+    places = np.zeros(len(kept), object)
+    for i, values in enumerate(kept):
+        places[i] = [-1] * len(values) if values else 0
+    return places
 
 
 def different(values: Array) -> int:
@@ -347,6 +400,6 @@ def _dtype_of(function: str, field: str, given: Type) -> Any:
         return np.int64
     if function in ("custom", "distinct") or given in ("text", "any"):
         return object
-    if function in ("mean", "std") or field in ("shift", "squares") or (field == "total" and given == "float32"):
+    if function == "std" or field in ("shift", "squares") or (field == "total" and given == "float32"):
         return np.float64
     return DTYPES[given]

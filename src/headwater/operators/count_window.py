@@ -11,7 +11,7 @@ from headwater.data.column import Array, Column, Nullable, Text, column_of, conc
 from headwater.data.schema import DTYPES, Schema
 from headwater.flow.steps import WindowAggregate
 from headwater.flow.windows import Count
-from headwater.operators.accumulate import Accumulators, beyond, different, unfit
+from headwater.operators.accumulate import Accumulators, beyond, different, sum_of, unfit
 from headwater.operators.expression import compiled
 from headwater.operators.keyed import joined, split_off_keyless, with_letters
 from headwater.operators.keys import KeySlots, chosen_slots, keys_batch
@@ -215,6 +215,12 @@ def _reduced(name: str, aggregate: Any, window: Array, there: Array | None, out:
     if function in ("first", "last"):
         values = window[:, 0 if function == "first" else -1]
         return column_of(list(values), out) if window.dtype == object else values
+    if function == "mean" and window.dtype == np.int64:
+        total: Array = window.sum(axis=1)
+        if _may_leave(window):
+            total = sum_of(total, (window >> 32).sum(axis=1))
+        means: Array = total / window.shape[1]
+        return means
     reduce = {"sum": np.sum, "mean": np.mean, "std": np.std, "min": np.min, "max": np.max}[function]
     wide = window.astype(np.float64) if function in ("mean", "std", "sum") and window.dtype == np.float32 else window
     result: Array = reduce(wide, axis=1)  # type: ignore[operator]
@@ -224,10 +230,15 @@ def _reduced(name: str, aggregate: Any, window: Array, there: Array | None, out:
 def _beyond(window: Array, there: Array | None) -> Array | None:
     """Return which rows add up to more than 64 bits hold, or None when none does."""
     values = window if there is None else np.where(there, window, 0)
-    if not values.size or max(int(values.max()), -int(values.min())) * values.shape[1] <= MOST:
+    if not _may_leave(values):
         return None
     bad = beyond(values.sum(axis=1), (values >> 32).sum(axis=1))
     return bad if bad.any() else None
+
+
+def _may_leave(window: Array) -> bool:
+    """Say whether a row may add up to more than 64 bits hold."""
+    return bool(window.size) and max(int(window.max()), -int(window.min())) * window.shape[1] > MOST
 
 
 def _without(column: Column, bad: Array) -> Column:
