@@ -274,6 +274,14 @@ WRONG = [
         "missing",
         "stream 'valves' has no column 'missing'",
     ),
+    (
+        "from levels[height < 1e400] select tank",
+        1,
+        22,
+        "1e400",
+        "1e400 is too large for a float, which ends at 1.798e+308",
+    ),
+    ("from levels[height > -1e400d] select tank", 1, 23, "1e400d", "1e400d is too large for a float"),
 ]
 
 

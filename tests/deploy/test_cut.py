@@ -151,6 +151,9 @@ def test_a_plan_says_where_to_cut():
     assert cut.site_of == {"levels": site, "low": site, "alarms": cloud}
     with pytest.raises(PlacementError, match="the plan puts step 'low' on 'nowhere'"):
         Cut.of(replace(plan, placement={**plan.placement, "low": "nowhere"}), tanks(), net)
+    with pytest.raises(PlacementError) as told:
+        Cut.of(replace(plan, placement={**plan.placement, "low": f"{site}x"}), tanks(), net)
+    assert str(told.value).count(f"did you mean '{site}'?") == 1
     with pytest.raises(PlacementError, match="shares step 'low' out as 2 copies, which cannot be deployed yet"):
         Cut.of(replace(plan, copies={"low": 2}), tanks(), net)
 

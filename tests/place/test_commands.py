@@ -15,6 +15,7 @@ from headwater import net as nets
 from headwater.cli.net import app as net_app
 from headwater.cli.plan import plan
 from headwater.cli.simulate import simulate
+from headwater.cli.size import size
 from headwater.errors import HeadwaterError
 from headwater_bench.cases import ghosh
 
@@ -246,6 +247,29 @@ def test_what_saw_no_record_is_no_profile(files):
     Profile("tanks", "pi-2", dict.fromkeys(("levels", "low", "alarms"), StepProfile(0.0))).write(Path("empty.json"))
     done = run(plan, "tanks_flow.py", "net.toml", "--profile", "empty.json")
     assert "the profile of flow 'tanks' is empty" in str(done.exception)
+
+
+@pytest.mark.parametrize("command", [plan, simulate, size])
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        (("bare.toml",), "source 'levels' has no place"),
+        (("net.toml", "--pin", "lwo=site-0/0"), "no step 'lwo'"),
+        (("net.toml", "--pin", "low=site-9/0"), "has no device 'site-9/0'"),
+        (("net.toml", "--close", "site-0/0"), "pinned to 'site-0/0', which is closed"),
+        (("net.toml", "--keep", "low=nowhere"), "has no trust zone 'nowhere'"),
+        (("net.toml", "--measured-on", "pie-2"), "--measured-on is a class of net"),
+    ],
+)
+def test_what_is_known_to_be_wrong_is_told_before_anything_is_measured(files, command, asked, message):
+    done = run(command, "tanks_flow.py", *asked)
+    assert message in str(done.exception)  # and not that its source has no records, which is found by measuring
+
+
+def test_an_earlier_plan_that_does_not_fit_is_told_before_anything_is_measured(files):
+    Path("old.json").write_text('{"placement": {"levels": "site-0/0"}}')
+    done = run(plan, "tanks_flow.py", "bare.toml", "--from", "old.json")
+    assert "does not say where step 'alarms' runs" in str(done.exception)
 
 
 def test_simulate_plays_the_model_that_was_planned_with(files):

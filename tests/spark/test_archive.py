@@ -1,6 +1,7 @@
 """Java starts from an archive of classes where there is one that fits, and as ever where there is none."""
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -8,6 +9,7 @@ from collections import deque
 
 import pytest
 
+from headwater.processes import family
 from headwater.spark import archiving, gateway, java
 from headwater.spark.archive import SETTING, Archive, archive_of
 from headwater.spark.session import _from_archive
@@ -152,3 +154,28 @@ def test_an_archive_is_made_while_nobody_else_wants_the_processor():
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, start_new_session=True
     )
     assert done.stdout.split()[-2:] == ["nice", "19"]
+
+
+def test_who_makes_an_archive_ends_at_sigterm_with_all_that_it_has_started(tmp_path):
+    environment = {**os.environ, "HEADWATER_CACHE": str(tmp_path)}
+    making = subprocess.Popen([sys.executable, "-P", "-m", archiving.__name__], env=environment, stderr=subprocess.PIPE)
+    with making:
+        started = []
+        while not any("ArchiveClassesAtExit" in command_of(pid) for pid in started):
+            started = family(making.pid)[1:]
+            assert making.poll() is None, making.stderr.read()
+            time.sleep(0.05)
+        making.terminate()
+        making.communicate(timeout=60)
+    assert making.returncode == 128 + signal.SIGTERM
+    assert [command for pid in started if (command := command_of(pid))] == []
+    assert [path.suffix for path in (tmp_path / "classes").iterdir()] == [".lock"]
+
+
+def command_of(pid):
+    """What runs as a process; nothing where it has ended."""
+    try:
+        with open(f"/proc/{pid}/cmdline") as command:
+            return command.read()
+    except OSError:
+        return ""

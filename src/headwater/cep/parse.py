@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from functools import cache
 from importlib.resources import files
+from math import isinf
+from sys import float_info
 from typing import Any
 
 from lark import Lark, Token, Transformer, UnexpectedInput
@@ -316,7 +318,11 @@ class _Reader(Transformer[Token, Any]):
         return s.Constant(_whole(items[0]), _position(meta))
 
     def real(self, meta: Meta, items: list[Any]) -> s.Constant:
-        return s.Constant(float(items[0].rstrip("dDfF")), _position(meta))
+        number = float(items[0].rstrip("dDfF"))
+        if isinf(number):
+            most = f"{float_info.max:.4g}"
+            raise error_at(self._text, _position(meta), f"{items[0]} is too large for a float, which ends at {most}")
+        return s.Constant(number, _position(meta))
 
     def text(self, meta: Meta, items: list[Any]) -> s.Constant:
         return s.Constant(str(items[0][1:-1]), _position(meta))

@@ -14,7 +14,8 @@ import typer
 
 from headwater.cli.question import MODEL, Question, pairs, question_of
 from headwater.errors import PlacementError
-from headwater.place import Budget, Constraints, Objective
+from headwater.net.net import Net
+from headwater.place import Budget, Constraints, Objective, Problem
 
 GIVEN = Annotated[
     list[str] | None,
@@ -65,9 +66,17 @@ class Ask:
             pins=pairs("--pin", self.pin), keep=pairs("--keep", self.keep), closed=frozenset(self.close or ())
         )
 
-    def question(self, flows: list[str]) -> Question:
-        """The flows, found, with what they cost, measured now where no profile says it."""
-        return question_of(flows, self.rate, self.profile, self.measured_on, self.model, self.every)
+    def question(self, flows: list[str], check: Callable[[Question], object] | None = None) -> Question:
+        """The flows, found, with what they cost, measured now where no profile says it, after a `check` of all else."""
+        return question_of(flows, self.rate, self.profile, self.measured_on, self.model, self.every, check)
+
+    def problem(self, flows: list[str], net: Net, *, places: bool = True) -> Problem:
+        """The problem of placing the flows on a net; what is wrong with it is told before anything is measured."""
+
+        def on(asked: Question) -> Problem:
+            return asked.on(net, constraints=self.constraints(), places=places)
+
+        return on(self.question(flows, on))
 
     def budget(self, objective: str | None = None, gap: float = 0.0) -> Budget:
         """How to search; checked before anything is measured."""

@@ -11,7 +11,7 @@ import typer
 from headwater import net as nets
 from headwater.cli.placement import read_placement
 from headwater.cli.placement_options import CASE, GIVEN, PROBLEM, RESOURCES, Ask, with_ask
-from headwater.cli.question import number, of_file, pairs, whole, with_constraints
+from headwater.cli.question import Question, number, of_file, pairs, whole, with_constraints
 from headwater.cli.run import JSON
 from headwater.cli.screen import print_answer, progress
 from headwater.cli.site_web import PLAN_LISTEN, PlanWebListen, check_dashboard
@@ -123,8 +123,15 @@ def plan(
         assert net is not None
         where = nets.read(net)
         larger = with_added(where, add or [])
-        question = ask.question(flows)
-        first = question.on(where, numbers, constraints, places=before is None)
+
+        def on(asked: Question) -> Problem:
+            made = asked.on(where, numbers, constraints, places=before is None)
+            if before is not None:
+                read_placement(before, made)
+            return made
+
+        question = ask.question(flows, on)
+        first = on(question)
     with progress("placing"):
         if before is not None:
             old = read_placement(before, first)

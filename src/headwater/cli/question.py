@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
@@ -15,7 +15,7 @@ from headwater.errors import FlowError, PlacementError, listed, suggestion
 from headwater.flow import Flow
 from headwater.flow.contract import rate_hz
 from headwater.flow.duration import microseconds_of
-from headwater.flow.profile import Profile
+from headwater.flow.profile import Profile, StepProfile
 from headwater.net.net import Net
 from headwater.place import Constraints, Model, Placement, Plan, Problem, constrain
 from headwater.place.copies import with_copies
@@ -24,6 +24,7 @@ from headwater.place.plan import RATE_HZ
 
 DESKTOP_IPS = 30e9
 """Instructions per second that a profile's machine is taken to have when nothing else is said."""
+_SOME_SPEED = "1"  #: instructions per second, where they do not matter
 MODEL = Model.ENGINE.value
 """How time is reckoned when nothing else is said."""
 T = TypeVar("T")
@@ -100,8 +101,13 @@ def question_of(
     measured_on: str | None,
     model: str,
     every: str | None,
+    check: Callable[[Question], object] | None = None,
 ) -> Question:
-    """Find the flows, and measure those that no profile is given for."""
+    """Find the flows, and measure those that no profile is given for.
+
+    To measure takes a while: `check` is called before that, with the same question of flows of which all steps cost the
+    same, and raises what is wrong with it whatever they cost.
+    """
     models = [known.value for known in Model]
     if model not in models:
         raise PlacementError(f"there is no model {model!r}; models are {listed(models)}{suggestion(model, models)}")
@@ -114,7 +120,10 @@ def question_of(
     loaded = [Profile.load(path) for path in profiles or ()]
     if len(loaded) > len(found):
         raise PlacementError(f"a flow has one --profile; got {len(loaded)} for {len(found)}")
-    profiled = tuple(_profile_of(flow, loaded, len(found) > 1) for flow in found)
+    if check is not None and any(_given_for(flow, loaded, len(found) > 1) is None for flow in found):
+        alike = tuple(_alike(flow) for flow in found)
+        check(Question(found, alike, rates, measured_on or _SOME_SPEED, Model(model), every))
+    profiled = tuple(_given_for(flow, loaded, len(found) > 1) or measured(flow) for flow in found)
     return Question(found, profiled, rates, measured_on, Model(model), every)
 
 
@@ -151,12 +160,15 @@ def of_file(path: Path, case: str | None, rate: list[str] | None, resources: str
     return read
 
 
-def _profile_of(flow: Flow, loaded: list[Profile], several: bool) -> Profile:
-    """The profile given for a flow, of several the one that bears its name; measured now if there is none."""
+def _given_for(flow: Flow, loaded: list[Profile], several: bool) -> Profile | None:
+    """The profile given for a flow, of several the one that bears its name."""
     own = [profile for profile in loaded if not several or profile.flow == flow.name]
-    if own:
-        return own[0]
-    return measured(flow)
+    return own[0] if own else None
+
+
+def _alike(flow: Flow) -> Profile:
+    """A profile by which all steps of a flow cost the same, where what they cost does not matter."""
+    return Profile(flow.name, "", {step.name: StepProfile(time_s=1.0) for step in flow.in_order()})
 
 
 def measured(flow: Flow) -> Profile:

@@ -124,7 +124,7 @@ def _problem_of(
     if flow is None or net is None:
         raise PlacementError("say what to play: FLOW NET, a plan file, or --problem FILE")
     where = nets.read(net)
-    return ask.question([flow]).on(where, constraints=ask.constraints(), places=places)
+    return ask.problem([flow], where, places=places)
 
 
 def _devices(found: Placement) -> Ints:

@@ -60,7 +60,7 @@ def size(
     target_s = microseconds(latency) / 1e6 if latency is not None else None
     budget = ask.budget()
     where = nets.read(Path(given[-1]))
-    asked = ask.question(given[:-1]).on(where, constraints=ask.constraints())
+    asked = ask.problem(given[:-1], where)
     with progress("sizing"):
         found = (
             least(asked, fewest, latency_s=target_s, budget=budget)

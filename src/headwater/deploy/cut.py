@@ -194,8 +194,7 @@ def _site(net: Net, step: str, at: str) -> str:
     try:
         return net.zones[int(net.zone_of(net.device(at)))]
     except NetError as slip:
-        close = suggestion(at, net.zones)
-        raise PlacementError(f"the plan puts step '{step}' on '{at}': {slip}{close}") from None
+        raise PlacementError(f"the plan puts step '{step}' on '{at}': {slip}") from None
 
 
 def _receiving(crossing: Crossing, ends: Ends) -> Step:

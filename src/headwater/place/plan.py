@@ -173,8 +173,7 @@ class Plan:
                 pinned[i] = net.device(at)
             except NetError as slip:
                 if at not in net.zones:
-                    close = suggestion(at, net.zones)
-                    raise PlacementError(f"the plan puts step '{name}' on '{at}': {slip}{close}") from None
+                    raise PlacementError(f"the plan puts step '{name}' on '{at}': {slip}") from None
                 allowed[i] = np.arange(len(net.zones)) == net.zone(at)
         return dataclasses.replace(asked, pinned=pinned, zone_allowed=allowed)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import atexit
 import os
 import shlex
+import signal
 import subprocess
 import sys
 import tempfile
@@ -18,6 +19,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from headwater.processes import family
 from headwater.spark.archive import SETTING, Archive
 
 if TYPE_CHECKING:
@@ -52,6 +54,7 @@ def main() -> None:
     archive = own_archive()
     os.environ[SETTING] = "off"  # in the job that makes it
     give_way()
+    signal.signal(signal.SIGTERM, _end_with_all)
     if not archive.make(_train):
         raise SystemExit(f"there is no {archive.path}: another process is making it")
 
@@ -61,6 +64,14 @@ def give_way() -> None:
     os.nice(_NICE)
     with suppress(OSError):  # a session of its own has, on Linux, a share of its own, whatever the priorities in it
         Path("/proc/self/autogroup").write_text(str(_NICE))
+
+
+def _end_with_all(number: int, _: object) -> None:
+    """End at a signal with all processes that were started here: a Java that is only left alone would write its archive."""
+    for pid in family(os.getpid())[1:]:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    raise SystemExit(128 + number)
 
 
 def _train(options: list[str]) -> None:
