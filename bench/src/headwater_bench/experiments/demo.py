@@ -40,7 +40,7 @@ _LEVELS = {
     "capacity": "capacity: the engine sustains {:,.0f}/s",
     "full speed": "full speed: the engine works off {:,.0f}/s when all is there at once",
 }
-_AFTER = ", and what has waited is worked off"
+_AFTER = ", and the backlog"
 _MARGIN = 1.1  #: of what was delivered in an overload that was none: what is then taken for the full speed
 
 
