@@ -184,6 +184,8 @@ class World:
         self.heard, self.cuts = {}, []
         self.routes = {name: {} for name in self.parts}  # what each part goes by, which is on disk too
         self.placed = {"tanks-1": deployed().sites}
+        self.ends = False  # whether parts that run may come to their end
+        self.over = {name: set() for name in self.parts}  # parts that have, since their agent was told to run them
         self.start()
         self.agents = {name: Agent({}) for name in self.parts}
         self.lines = {}  # site → words on their way to it, while it is connected
@@ -229,15 +231,20 @@ class World:
     def report(self, site):
         if site in self.lines:
             told = [
-                PartState(
-                    id, "running" if on else "stopped", port=1, routed=getattr(self.routes[site].get(id), "name", "")
-                )
-                for id, on in self.parts[site].items()
+                PartState(id, self.phase(site, id), port=1, routed=getattr(self.routes[site].get(id), "name", ""))
+                for id in self.parts[site]
             ]
             for id, phase in self.warm[site].items():
                 self.warm[site][id] = self.chance.choice(["warm", "warm", "cold"]) if phase == "warming" else phase
             ready = [PartState(id, phase, port=1) for id, phase in self.warm[site].items()]
             self.handle(Heard(site, report(*told, heard=self.heard[site], prepared=ready)))
+
+    def phase(self, site, id):
+        if not self.parts[site][id]:
+            return "stopped"
+        if self.ends and self.chance.random() < 0.1:
+            self.over[site].add(id)
+        return "ended" if id in self.over[site] else "running"
 
     def deliver(self, site):
         if self.lines.get(site):
@@ -279,6 +286,7 @@ class World:
                     has = [deployed.id_at(each) in self.parts[each] for each in deployed.needed]
                     assert all(has), "started before all had their part"
                 self.parts[site][id] = True
+                self.over[site].discard(id)
                 self.check_forms()
                 self.check_kept()
             case StopPart(id):
@@ -299,7 +307,8 @@ class World:
             self.hear(site, self.goes[site].pop(0))
 
     def at_work(self):
-        return [(site, id) for site, has in self.parts.items() for id, runs in has.items() if runs]
+        found = [(site, id) for site, has in self.parts.items() for id, runs in has.items() if runs]
+        return [(site, id) for site, id in found if id not in self.over[site]]
 
     def check_forms(self):
         """No step is at work twice, wherever."""
@@ -321,6 +330,7 @@ class World:
         self.goes[site] = []
         self.agents[site] = Agent(self.parts[site])
         self.warm[site] = {}  # its processes end with it
+        self.over[site] = set()  # a part that was not stopped is started, and goes on from its last checkpoint
 
     def cut_anew(self, site):
         if self.cuts:
@@ -403,6 +413,37 @@ def test_whatever_crashes_in_a_move_the_flow_runs_in_one_form_alone(seed):
     assert world.settle(lambda: all(set(has) <= {final.id_at(site)} for site, has in world.parts.items()))
     assert {site for site, has in world.parts.items() if has} == set(final.needed)
     assert world.settle(lambda: not any(world.warm.values()))
+
+
+@pytest.mark.parametrize("seed", range(share_of(40)))
+def test_a_flow_that_has_ended_is_what_was_deployed_and_stays_so_whatever_was_moved(seed):
+    world = World(seed)
+    world.handle(Deploy(deployed()))
+    assert world.settle(lambda: world.running() == "tanks-1")
+    for number in range(2, 5):
+        world.ends = number > 2  # parts come to their end from here on
+        with suppress(RunError):  # a site is away, the last move is not over, or all has ended
+            world.handle(Begin(move(number, world)))
+        for _ in range(world.chance.randrange(120)):
+            world.step(faults=True)
+    world.ends = True
+    assert world.settle(lambda: world.machine.kept.deployed.phase == "ended")
+    assert world.settle(lambda: not world.at_work())
+    for _ in range(200):
+        world.step(faults=True)
+        assert world.machine.kept.deployed.phase == "ended"
+    assert world.machine.kept.deployed.same_as(deployed())
+    assert world.settle(lambda: not world.at_work())
+
+
+def test_a_flow_is_known_by_the_plan_that_was_deployed_and_by_where_its_steps_are_now():
+    then = deployed(moving=Move(id="tanks-2", sites=deployed().sites | {"means": "barn"}, joined=[], listens=[])).then
+    then.moving = Move(id="tanks-3", sites=deployed().sites | {"means": "office"}, joined=[], listens=[])
+    last = msgspec.json.decode(msgspec.json.encode(then.then), type=Deployment)
+    for site, is_same in (("cloud", True), ("office", True), ("barn", False)):
+        asked = deployed()
+        asked.sites["means"] = site
+        assert last.same_as(asked) is is_same
 
 
 def test_state_goes_ahead_in_most_moves_of_such_a_world():

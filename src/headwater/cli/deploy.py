@@ -215,8 +215,12 @@ def _take(server: Server, asked: Submission | None) -> bool:
         if has is None and not wanted.sites:
             return False
         server.handle(Deploy(wanted))
-    elif has is not None and has.phase == "stopped":
-        server.handle(Resume())
+    elif has is not None:
+        if wanted is not None and wanted.sites and wanted.sites != has.sites:
+            moved = [step for step, site in has.sites.items() if wanted.sites.get(step) != site]
+            log.warning("steps %s were moved since, and stay where they are", listed(moved))
+        if has.phase == "stopped":
+            server.handle(Resume())
     return True
 
 

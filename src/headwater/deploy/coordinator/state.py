@@ -45,6 +45,7 @@ class Deployment(msgspec.Struct, kw_only=True):
     flow: str  #: as a part names it
     known: list[str]  #: all sites of the net: no other is admitted
     sites: dict[str, str]  #: step → site
+    planned: dict[str, str] = {}  #: step → site as it was deployed, once a step was moved
     files: dict[str, bytes] = {}  #: the flow's source files
     inputs: list[str] = []
     output: str | None = None
@@ -101,11 +102,11 @@ class Deployment(msgspec.Struct, kw_only=True):
         return next((self.engine_only[step] for step in here if step in self.engine_only), "")
 
     def same_as(self, other: Deployment) -> bool:
-        """Say whether it is the same flow, cut and run in the same way."""
+        """Say whether another would be the same flow, cut and run in the same way as this one was deployed, or is now."""
         said = ["name", "flow", "files", "inputs", "output", "rate", "every"]
         by = [None if each.policed is None else (each.policed.name, each.policed.contract) for each in (self, other)]
-        if by == [None, None]:
-            said.append("sites")  # else they are the policy's choice
+        if by == [None, None] and other.sites not in (self.sites, self.planned):
+            return False  # with a policy they are its choice
         return by[0] == by[1] and all(getattr(self, each) == getattr(other, each) for each in said)
 
     @property
@@ -114,7 +115,7 @@ class Deployment(msgspec.Struct, kw_only=True):
         assert self.moving is not None
         move = self.moving
         cut: dict[str, Any] = {"id": move.id, "sites": move.sites, "joined": move.joined, "listens": move.listens}
-        cut |= {"promises": move.promises, "streams": move.streams}
+        cut |= {"promises": move.promises, "streams": move.streams, "planned": self.planned or self.sites}
         cut |= {"ids": {site: self.id_at(site) for site in move.go_on}}
         cut |= {"ended": [site for site in self.ended if site in move.go_on]}
         return msgspec.structs.replace(self, **cut, moving=None)
