@@ -242,6 +242,7 @@ def test_a_killed_lane_goes_on_from_its_checkpoint_with_its_cores_and_says_which
     assert promise["restarts"] == 1
     assert promise["causes"][DIED] >= 1
     assert promise["windows"] >= before.kept + promise["causes"][DIED]
+    assert all(0 < each["second"] < promise["windows"] for each in promise["broken"])
     written = [json.loads(line)["n"] for line in (tmp_path / "out.jsonl").read_text().splitlines()]
     assert written == list(range(len(written)))
     assert written

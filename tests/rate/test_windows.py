@@ -139,7 +139,8 @@ def test_a_lane_in_another_ones_place_goes_on_counting_and_says_what_its_death_h
     verdict = seen.verdict()
     assert verdict.causes == {ABOVE: 2, DIED: 4}
     assert (verdict.kept, verdict.windows) == (9, 15)
-    assert [each.second for each in verdict.broken] == [-3, -2, -1, 0]
+    assert [each.second for each in verdict.broken] == [9, 10, 11, 12]  # behind the nine of the lane before
+    assert [each.second for each in seen.judged()] == [12, 13, 14]
 
 
 def test_windows_in_which_a_lane_was_down_are_broken_by_that_whatever_was_seen():

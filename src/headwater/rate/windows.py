@@ -54,7 +54,7 @@ class Reading:
 class Window:
     """One second of a promise."""
 
-    second: int
+    second: int  #: from the beginning of the promise on, also where a lane has died meanwhile
     records: int  #: created in it, as far as they were read
     late: int  #: left after the promised latency, at any sink
     shortfall: float  #: records left over at its end beyond what may be on its way
@@ -99,6 +99,7 @@ class Windows:
         self.contract, self.reserved = contract, reserved
         self.counts = Counts(lanes)
         self._started_ns = started_ns
+        self._before = 0  #: windows before the first of this lane
         self._readings: dict[int, Reading] = {}
         self._settled = Verdict()
         self._down_since: int | None = None
@@ -113,8 +114,9 @@ class Windows:
     def resume(self, kept: int, causes: dict[str, int], silent_s: float) -> None:
         """Go on behind the windows of a lane that died; those of which nobody knows more than that broke of it."""
         self._settled.kept, self._settled.causes = kept, Counter(causes)
-        for second in range(-max(1, round(silent_s)), 0):
+        for second in range(self._settled.windows, self._settled.windows + max(1, round(silent_s))):
             self._settled.add(Window(second, 0, 0, 0.0, DIED))
+        self._before = self._settled.windows
 
     def died(self, now_ns: int) -> None:
         """Take note that work has stopped, since a lane has died."""
@@ -128,7 +130,7 @@ class Windows:
         self.counts.back_ns = now_ns
 
     def second(self, now_ns: int) -> int:
-        """Return the window of a moment."""
+        """Return the window of a moment, the first of this lane being 0."""
         return (now_ns - self._started_ns) // WINDOW_NS
 
     def came(self, created_ns: Array) -> None:
@@ -193,11 +195,9 @@ class Windows:
         records, late = self.counts.total(CAME, second), self.counts.total(LATE, second)
         close = self.counts.total(CLOSE, second)
         shortfall = self._shortfall(reading.backlog)
-        if self._died_in(second):
-            return Window(second, records, late, shortfall, DIED, close)
         broken = late > 0 or shortfall > contract.burst_records
-        cause = self._cause(second, records, reading) if broken else ""
-        return Window(second, records, late, shortfall, cause, close)
+        cause = DIED if self._died_in(second) else self._cause(second, records, reading) if broken else ""
+        return Window(self._before + second, records, late, shortfall, cause, close)
 
     def _died_in(self, second: int) -> bool:
         """Say whether no lane was at work for some part of a window: what came then nobody has seen."""
