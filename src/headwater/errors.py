@@ -8,6 +8,7 @@ HeadwaterError
 ├── RateError         a rate contract cannot be admitted or was broken
 ├── ModelError        a trained model is missing, corrupt or made for other columns
 ├── InputError        a source or sink cannot be opened, read or written
+│   ├── PathError     its path is that of nothing, or of a folder in place of a file
 │   ├── NoRoomError   for want of room on a disk, which there may be later
 │   └── GoneError     nobody will ever read what is written there
 ├── RecordError       some records of a batch have no answer in a step; carries which ones and why
@@ -62,6 +63,10 @@ class InputError(HeadwaterError):
         self.records = records  #: how many that a sink had taken are lost with it
 
 
+class PathError(InputError):
+    """What a path names is not there, or is a folder in place of a file."""
+
+
 class NoRoomError(InputError):
     """There is no room on a disk for what is to be written, and may be some later: a sink that raises it is tried again."""
 
@@ -89,6 +94,14 @@ class RunError(HeadwaterError):
         super().__init__(message)
         self.step = step
         self.report: Any = None
+
+
+def exit_code_of(error: HeadwaterError) -> int:
+    """Return what a command ends with: 2 for bad usage, such as a path of nothing; 1 where it ran, and then failed.
+
+    A service waits for a file that is not there yet, and does not take its flow for described wrongly.
+    """
+    return 2 if is_described_wrongly(error) or isinstance(error, PathError) else 1
 
 
 def is_described_wrongly(error: HeadwaterError) -> bool:

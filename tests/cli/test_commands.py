@@ -43,7 +43,7 @@ def test_run_prints_one_json_document(headwater):
     [
         (("run", "tanks.py", "--input", "levels.jsonl"), 2),
         (("run", "tanks.py", "--prometheus", "{port}"), 2),
-        (("run", "lacking.py"), 1),
+        (("run", "lacking.py"), 2),
         (("show", "tanks.py:nix"), 2),
         (("net", "show", "nowhere.toml"), 2),
     ],
@@ -115,6 +115,26 @@ def test_a_run_that_breaks_off_has_one_document_too(headwater, tmp_path):
 )
 def test_what_is_said_names_the_option_that_was_given(headwater, words, said):
     code, _, heard = headwater("run", "tanks.py", *words)
+    assert (code, said in heard) == (2, True), heard
+
+
+@pytest.mark.parametrize(
+    ("source", "sink", "said"),
+    [
+        ('JsonLines("gone.jsonl", {"n": int})', "Discard()", "cannot read gone.jsonl: there is no such file"),
+        ('Csv("gone.csv")', "Discard()", "cannot read gone.csv: there is no such file"),
+        ('Parquet("gone.parquet")', "Discard()", "cannot read gone.parquet: there is no such file"),
+        ('Sqlite("gone.db", "t")', "Discard()", "cannot read gone.db: there is no such file"),
+        ('Folder("gone", schema={"n": int})', "Discard()", "cannot read gone: there is no such file"),
+        ('Items([{"n": 1}])', 'Csv("gone/out.csv")', "cannot write gone/out.csv: its directory does not exist"),
+        ('Items([{"n": 1}])', 'Csv(".")', "cannot write .: it is a directory"),
+    ],
+)
+def test_a_path_of_nothing_ends_with_2_in_a_flow_as_it_does_in_an_option(headwater, tmp_path, source, sink, said):
+    (tmp_path / "paths.py").write_text(
+        f"from headwater import Flow, io\nflow = Flow('paths')\nflow.read('in', io.{source}).write('out', io.{sink})\n"
+    )
+    code, _, heard = headwater("run", "paths.py")
     assert (code, said in heard) == (2, True), heard
 
 
@@ -220,11 +240,18 @@ def test_a_run_in_which_every_record_dies_is_exit_code_one(headwater, tmp_path):
     assert "broken.py:" in json.loads(out)["dead_letter_examples"][0]["error"]
 
 
-def test_an_input_that_cannot_be_opened_is_exit_code_one(headwater, tmp_path):
+def test_a_folder_in_place_of_an_input_is_exit_code_two(headwater, tmp_path):
     (tmp_path / "folder.jsonl").mkdir()
     code, _, err = headwater("run", "tanks.py", "--input", "folder.jsonl")
+    assert code == 2
+    assert "folder.jsonl: it is a directory" in err
+
+
+def test_an_input_that_cannot_be_read_is_exit_code_one(headwater, tmp_path):
+    (tmp_path / "damaged.parquet").write_bytes(b"no parquet")
+    code, _, err = headwater("run", "tanks.py", "--input", "damaged.parquet")
     assert code == 1
-    assert "folder.jsonl" in err
+    assert "damaged.parquet: it is no Parquet file, or a damaged one" in err
 
 
 def test_show_draws_and_describes(headwater, tmp_path):

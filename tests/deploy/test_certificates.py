@@ -9,6 +9,7 @@ import pytest
 
 from headwater.deploy import certificates
 from headwater.deploy.certificates import check_signature, issued, sign, tls_name
+from headwater.deploy.token import make_token, use_token
 from headwater.errors import RunError
 
 pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="certificates are made with openssl")
@@ -42,6 +43,14 @@ def test_what_was_begun_and_not_done_is_made_anew(tmp_path, monkeypatch, last):
     identity = issued(tmp_path, "a")
     assert identity.server()
     assert identity.client()
+
+
+def test_a_folder_that_cannot_be_is_told_in_words(tmp_path):
+    token = make_token(tmp_path / "kept", "barn")
+    (tmp_path / "file").write_text("notes")
+    for act in (lambda: issued(tmp_path / "file" / "kept", "barn"), lambda: use_token(token, tmp_path / "file")):
+        with pytest.raises(RunError, match=r"cannot keep certificates in .*file"):
+            act()
 
 
 def test_a_name_that_is_no_file_is_refused(tmp_path):

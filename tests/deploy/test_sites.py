@@ -195,6 +195,8 @@ def test_steps_move_and_nothing_is_lost_whoever_is_killed_meanwhile(commands, tm
     (tmp_path / "hurry").touch()
     assert second.wait(180) == 0, commands.logs()
     assert as_one_engine_has_it(tmp_path)
+    refused = " ".join(commands.run("deploy", plan, code=2).split())
+    assert "has ended with this very plan, and nothing is run" in refused  # though its steps were moved since
 
 
 def test_a_site_tells_what_it_has_and_what_it_costs(commands, tmp_path):

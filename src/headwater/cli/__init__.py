@@ -15,7 +15,7 @@ from headwater import __version__
 from headwater.cli import plugins
 from headwater.cli.keeping import main_begins
 from headwater.cli.lazy import LOOK, Commands, ListedCommand, lacking
-from headwater.errors import HeadwaterError, is_described_wrongly
+from headwater.errors import HeadwaterError, exit_code_of
 
 __all__ = ["add_commands", "app", "main"]
 
@@ -109,5 +109,4 @@ def main() -> None:
 
         print_error(error)
         typer.echo(f"error: {error}", err=True)
-        # described wrongly is bad usage (2); started and then failed is an answer, if a sad one (1)
-        raise SystemExit(2 if is_described_wrongly(error) else 1) from None
+        raise SystemExit(exit_code_of(error)) from None

@@ -81,14 +81,17 @@ def issue(folder: str | Path, site: str, *, anew: bool = True) -> Identity:
     """
     folder = Path(folder)
     _check(site)
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with (folder / "lock").open("a") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        if not anew:
-            with suppress(RunError):
-                return Identity.of(folder, site)
-        with tempfile.TemporaryDirectory(prefix=".making-", dir=folder) as making:
-            _make(folder, site, Path(making))
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with (folder / "lock").open("a") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            if not anew:
+                with suppress(RunError):
+                    return Identity.of(folder, site)
+            with tempfile.TemporaryDirectory(prefix=".making-", dir=folder) as making:
+                _make(folder, site, Path(making))
+    except OSError as error:
+        raise RunError(f"cannot keep certificates in {folder}: {error.strerror}") from None
     return Identity.of(folder, site)
 
 

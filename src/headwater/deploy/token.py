@@ -45,6 +45,14 @@ def use_token(text: str, folder: Path, name: str | None = None) -> str:
         ) from None
     if name is not None and name != token.name:
         raise RunError(f"the token is for site '{token.name}', and this one is called '{name}'")
+    try:
+        _write(token, folder)
+    except OSError as error:
+        raise RunError(f"cannot keep certificates in {folder}: {error.strerror}") from None
+    return token.name
+
+
+def _write(token: _Token, folder: Path) -> None:
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     for file, content in (
         (f"{token.name}.crt", token.certificate),
@@ -55,4 +63,3 @@ def use_token(text: str, folder: Path, name: str | None = None) -> str:
         with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as to:
             to.write(content)
         new.replace(folder / file)
-    return token.name

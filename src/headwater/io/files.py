@@ -8,10 +8,11 @@ import os
 import stat
 from pathlib import Path
 
-from headwater.errors import GoneError, InputError, NoRoomError
+from headwater.errors import GoneError, InputError, NoRoomError, PathError
 
 _FIXES = {
     errno.ENOENT: "there is no such file; is the path right, seen from {cwd}?",
+    errno.EEXIST: "a file is there, and a directory is needed; name another",
     errno.EISDIR: "it is a directory; name a file in it",
     errno.ENOTDIR: "a part of the path is a file, not a directory",
     errno.EACCES: "permission denied; run as a user who may, or change its mode",
@@ -24,6 +25,7 @@ _FIXES = {
     errno.EIO: "the device fails to read or write; is it still plugged in?",
 }
 _FULL = (errno.ENOSPC, errno.EDQUOT)
+_WRONG = (errno.ENOENT, errno.EISDIR, errno.ENOTDIR, errno.EEXIST)  #: of a path that cannot be meant
 
 
 def explained(error: OSError, path: str | Path, doing: str) -> InputError:
@@ -39,7 +41,7 @@ def explained(error: OSError, path: str | Path, doing: str) -> InputError:
         return GoneError("nobody reads standard output any more")
     if error.errno == errno.EBADF and str(path) == "-" and doing == "write":
         return GoneError("standard output is closed; write the records to a file, with --output")
-    kind = NoRoomError if error.errno in _FULL else InputError
+    kind = NoRoomError if error.errno in _FULL else PathError if error.errno in _WRONG else InputError
     return kind(f"cannot {doing} {path}: {fix.format(cwd=os.getcwd())}")
 
 
@@ -54,6 +56,12 @@ def check_writable(path: str | Path) -> None:
             os.close(os.open(path, os.O_WRONLY))
     except OSError as error:
         raise explained(error, path, "write") from error
+
+
+def check_no_file(path: str | Path, why: str) -> None:
+    """Raise InputError where a file is in the place of a folder that is to be written; it stays as it is."""
+    if Path(path).is_file():
+        raise PathError(f"cannot write {path}: it is a file, and {why}; remove or rename it, or write elsewhere")
 
 
 def is_full(error: BaseException | None) -> bool:

@@ -8,6 +8,7 @@ import select
 import stat
 import sys
 from collections.abc import Callable
+from errno import EISDIR
 from pathlib import Path
 from sys import maxsize
 from typing import Any
@@ -45,6 +46,9 @@ class Lines:
         try:
             self._fd = sys.stdin.fileno() if str(path) == "-" else os.open(path, os.O_RDONLY)
             kind = os.fstat(self._fd)
+            if stat.S_ISDIR(kind.st_mode):  # which can be opened, and not read
+                os.close(self._fd)
+                raise IsADirectoryError(EISDIR, "")
         except OSError as error:
             raise explained(error, path, "read") from error
         self._waits = not stat.S_ISREG(kind.st_mode)  # a pipe may have nothing for now

@@ -12,7 +12,7 @@ from typing import IO, Any, overload
 
 from headwater.data.batch import Batch, concat_batches, stamped
 from headwater.data.schema import Schema
-from headwater.errors import InputError, NoRoomError
+from headwater.errors import InputError, NoRoomError, PathError
 from headwater.flow.endpoints import (
     DeliverySemantics,
     Ledger,
@@ -26,11 +26,12 @@ from headwater.flow.endpoints import (
 from headwater.flow.identity import Identity, path_of
 from headwater.flow.places import Place
 from headwater.flow.ranges import RangeRequest, Ranges
-from headwater.io.files import check_writable, explained, hold, write_all
+from headwater.io.files import check_no_file, check_writable, explained, hold, write_all
 from headwater.io.sifting import storable
 from headwater.io.text_file import content_of
 
 _ROWS = 2**16  # in a row group that is written, and in a piece that is read
+_IN_PARTS = "a run with a checkpoint, or on Spark, writes a folder of that name"
 
 
 class Parquet:
@@ -102,7 +103,9 @@ class Parquet:
 
     def check_place(self, in_parts: bool) -> None:
         """Raise what is wrong with where it writes: a file or, in parts, a folder."""
-        if not in_parts:
+        if in_parts:
+            check_no_file(self.path, _IN_PARTS)
+        else:
             _refuse_folder(self.path)
             check_writable(self.path)
 
@@ -116,6 +119,7 @@ class Parquet:
         """Start writing a folder in parts: the files of one appear together."""
         from headwater.io.transactions.table import TableParts
 
+        check_no_file(self.path, _IN_PARTS)
         return TableParts(self.path, schema, (), ledger, anew=True)
 
     @property
@@ -323,7 +327,7 @@ def _held(hidden: Path, path: str | Path) -> IO[bytes]:
 
 def _refuse_folder(path: str | Path) -> None:
     if Path(path).is_dir():
-        raise InputError(
+        raise PathError(
             f"cannot write {path}: it is a directory, as a run with a checkpoint makes one; go on with that checkpoint, "
             "remove it, or name a file in it"
         )

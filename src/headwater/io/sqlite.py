@@ -13,7 +13,7 @@ from headwater.data.batch import Batch
 from headwater.data.column import Column, checked_value, column_of
 from headwater.data.schema import Fields, Schema, Type
 from headwater.data.timestamps import moments_as_text
-from headwater.errors import FlowError, InputError, NoRoomError, listed, suggestion
+from headwater.errors import FlowError, InputError, NoRoomError, PathError, listed, suggestion
 from headwater.flow.endpoints import DeliverySemantics, Ledger, Refused, Reject, Resume, Transaction
 from headwater.flow.identity import Identity, path_of
 from headwater.flow.places import Place
@@ -319,7 +319,7 @@ class SqliteWriter:
 
 def _connected(path: str | Path, *, writing: bool) -> sqlite3.Connection:
     if not writing and not Path(path).exists():
-        raise InputError(f"cannot read {path}: there is no such file; is the path right?")
+        raise PathError(f"cannot read {path}: there is no such file; is the path right?")
     try:
         # several workers write in turn, never at once
         return sqlite3.connect(path, timeout=_WAIT_S, check_same_thread=False)

@@ -18,7 +18,7 @@ from headwater.errors import FlowError, InputError
 from headwater.flow.endpoints import DeliverySemantics, Ledger, Refused, Transaction
 from headwater.flow.places import Place
 from headwater.io.fields import texts_of_column
-from headwater.io.files import explained
+from headwater.io.files import check_no_file, explained
 from headwater.io.gathered import Gathered
 from headwater.io.sifting import storable, without
 
@@ -59,6 +59,10 @@ class ParquetTable:
 
         self.check_write(schema)
         return TableParts(self.path, schema, self.by, ledger, anew=False)
+
+    def check_place(self, in_parts: bool) -> None:
+        """Raise what is wrong with where it writes."""
+        check_no_file(self.path, "a table is a folder of files")
 
     def check_write(self, schema: Schema) -> None:
         """Raise FlowError where the columns do not fit."""
