@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -57,9 +58,15 @@ def test_no_window_depends_on_batching(
     query = f"from a{'[x > 0]' if chosen else ''}#window.{window} select key, {AGGREGATES}{' group by key' if group else ''}"
     if parted:
         query = f"partition with (key of a) begin {query} end"
-    whole = per_key(results(query, records, []), query)
-    assert per_key(results(query, records, at), query) == whole
-    assert per_key(results(query, records, one_by_one), query) == whole
+    check_that_batches_do_not_matter(lambda cut: per_key(results(query, records, cut), query), at)
+
+
+def check_that_batches_do_not_matter(found: Callable[[list[int]], Any], at: list[int]) -> Any:
+    """Return what is found in one batch, once it is so in batches that are cut here, and record by record."""
+    whole = found([])
+    assert found(at) == whole
+    assert found(one_by_one) == whole
+    return whole
 
 
 def per_key(rows: list[dict[str, Any]], query: str) -> Any:
@@ -86,9 +93,7 @@ def test_no_chain_depends_on_batching(chain: str, records: Any, at: list[int], p
     query = f"from {chain} select e1.key as key, {select}"
     if parted:
         query = f"partition with (key of a, key of b) begin {query} end"
-    whole = per_key(results(query, records, []), query)
-    assert per_key(results(query, records, at), query) == whole
-    assert per_key(results(query, records, one_by_one), query) == whole
+    check_that_batches_do_not_matter(lambda cut: per_key(results(query, records, cut), query), at)
 
 
 @pytest.mark.parametrize("chain", CHAINS)
@@ -99,9 +104,7 @@ def test_no_chain_of_one_stream_depends_on_batching_when_records_are_late(
 ) -> None:
     chain = chain.replace("=b", "=a[x > 0]").replace("not b", "not a[x > 1]").replace("][", " and ")
     query = f"from {chain} select e1.id as i"
-    whole = results(query, records, [])
-    assert results(query, records, at) == whole
-    assert results(query, records, one_by_one) == whole
+    check_that_batches_do_not_matter(lambda cut: results(query, records, cut), at)
 
 
 PAIRS = "select l.id as i, r.id as j"
@@ -125,9 +128,7 @@ TOGETHER = [
 @examples(25)
 @given(arrivals("ab", late=False), cuts)
 def test_queries_of_several_streams_do_not_depend_on_batching(query: str, records: Any, at: list[int]) -> None:
-    whole = results(query, records, [])
-    assert results(query, records, at) == whole
-    assert results(query, records, one_by_one) == whole
+    whole = check_that_batches_do_not_matter(lambda cut: results(query, records, cut), at)
     assert results(query, records, at, moved=True) == whole
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import shutil
+from contextlib import asynccontextmanager
 
 import pytest
 from typer.testing import CliRunner
@@ -101,23 +102,33 @@ def test_an_address_that_the_sites_of_up_do_not_dial_is_refused(folder):
     check_listen(folder, ("127.0.0.1", port - 1))  # it is gone
 
 
+@asynccontextmanager
+async def served(folder):
+    """Have a coordinator listen; yields what dials it, as the site 'barn' does."""
+    server = Server(folder)
+    try:
+        await server.open("127.0.0.1", 0)
+        context = issued(folder.certificates, "barn").client()
+
+        async def dialled():
+            at = await asyncio.open_connection("127.0.0.1", server.port, ssl=context, server_hostname=COORDINATOR)
+            return Wire(*at)
+
+        yield dialled
+        await server.close()
+    finally:
+        server.release()
+
+
 def test_a_site_whose_first_word_is_of_another_version_is_told_which_to_install(folder):
     async def answered():
-        server = Server(folder)
-        try:
-            await server.open("127.0.0.1", 0)
-            context = issued(folder.certificates, "barn").client()
-            wire = Wire(
-                *await asyncio.open_connection("127.0.0.1", server.port, ssl=context, server_hostname=COORDINATOR)
-            )
+        async with served(folder) as dialled:
+            wire = await dialled()
             wire._writer.write((3).to_bytes(4, "big") + b"\xc1\xc1\xc1")  # no MessagePack of any version
             async with asyncio.timeout(30):
                 answer = await wire.hear()
             await wire.close()
-            await server.close()
-            return answer
-        finally:
-            server.release()
+        return answer
 
     answer = asyncio.run(answered())
     assert isinstance(answer, Refuse)
@@ -130,25 +141,16 @@ def test_a_site_that_calls_again_takes_the_place_of_a_connection_that_is_dead_an
     hello = Hello("barn", __version__, PROTOCOL, None, 1.0, 1)
 
     async def answered():
-        server = Server(folder)
-        try:
-            await server.open("127.0.0.1", 0)
-            context = issued(folder.certificates, "barn").client()
+        async with served(folder) as dialled:
             wires = []
             for _ in range(2):
-                opened = await asyncio.open_connection(
-                    "127.0.0.1", server.port, ssl=context, server_hostname=COORDINATOR
-                )
-                wires.append(Wire(*opened))
+                wires.append(await dialled())
                 wires[-1].say(hello)
                 async with asyncio.timeout(60):
                     answer = await _answer(wires[-1], wires[0] if alive else None)
             for wire in wires:
                 await wire.close()
-            await server.close()
-            return answer
-        finally:
-            server.release()
+        return answer
 
     answer = asyncio.run(answered())
     if alive:

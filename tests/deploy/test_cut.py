@@ -2,15 +2,13 @@
 
 from collections import Counter
 from dataclasses import replace
-from queue import Empty, SimpleQueue
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from alike import as_multiset, by_key, keyed_chain, order_matters, straight
-from headwater import Batch, Flow, Schema, Session, Sliding, Tumbling, agg, col, engine, io
-from headwater.data.batch import NO_WATERMARK
+from headwater import Flow, Session, Sliding, Tumbling, agg, col, engine, io
 from headwater.deploy import Cut, MemoryEnds
 from headwater.deploy.engine_only import engine_only
 from headwater.errors import PlacementError, RunError
@@ -20,6 +18,7 @@ from headwater.net import pis_and_vm
 from headwater.place import Plan
 from properties import examples
 from strategies import build, flows, options, records
+from told import Told
 from waiting import wait_until
 
 READINGS = {"n": int, "key": str, "x": float, "at": "time"}
@@ -178,32 +177,10 @@ def test_dead_letters_read_at_several_sites_are_refused():
         Cut(flow, sites)
 
 
-class Told:
-    """A source that hands out what a test puts into it, and ends when it is told None."""
-
-    schema = Schema.of({"key": str, "at": "time"})
-    resume = "never"
-
-    def __init__(self, *seconds):
-        self.rows = SimpleQueue()
-        self.put(*seconds)
-
-    def put(self, *seconds):
-        for second in seconds:
-            self.rows.put(None if second is None else {"key": "a", "at": second * 1_000_000})
-
-    def open(self, reject):
-        return self
-
-    def read(self, limit, timeout_s):
-        try:
-            row = self.rows.get(timeout=timeout_s)
-        except Empty:
-            return Batch.of_watermark(NO_WATERMARK)
-        return None if row is None else Batch.of_rows([row], self.schema)
-
-    def close(self):
-        pass
+def bringing(*seconds):
+    """Return a source of records at the seconds that it is told."""
+    fields = {"key": str, "at": "time"}
+    return Told(fields, *seconds, made=lambda second: {"key": "a", "at": second * 1_000_000})
 
 
 def silent(one, two, out):
@@ -217,7 +194,7 @@ def silent(one, two, out):
 
 @pytest.mark.parametrize("alone", ["c", "b"])  # by two bridges, or by one
 def test_a_stream_that_is_silent_at_one_site_holds_nobody_back_at_another_and_comes_back(alone):
-    one, two, out = Told(1, 12), Told(), io.Collect()
+    one, two, out = bringing(1, 12), bringing(), io.Collect()
     flow = silent(one, two, out)
     cut, ends = (
         Cut(flow, {"r2": "a", "t2": "a", "f2": alone, **dict.fromkeys(("r1", "t1", "both", "w", "out"), "b")}),
@@ -237,7 +214,7 @@ def test_a_stream_that_is_silent_at_one_site_holds_nobody_back_at_another_and_co
 
 
 def test_a_stream_that_has_come_back_is_waited_for_at_another_site():
-    one, two, out = Told(1, 12), Told(), io.Collect()
+    one, two, out = bringing(1, 12), bringing(), io.Collect()
     flow = silent(one, two, out)
     flow = Flow.of_steps("silent", [_busy(step) for step in flow.steps.values()])
     cut, ends = Cut(flow, {name: "a" if name in ("r2", "t2", "f2") else "b" for name in flow.steps}), MemoryEnds()
@@ -262,7 +239,7 @@ def _busy(step):
 
 
 def test_what_a_silent_stream_comes_by_is_for_the_engine_alone():
-    flow = silent(Told(), Told(), io.Discard())
+    flow = silent(bringing(), bringing(), io.Discard())
     assert sorted(engine_only(flow)) == ["both", "f2", "t2"]
     assert "which has idle, to 'both', where it meets others" in engine_only(flow)["f2"]
 

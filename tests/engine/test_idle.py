@@ -1,7 +1,6 @@
 """Streams that are silent hold nobody back; windows of processing time close by the clock."""
 
 import json
-from queue import Empty, SimpleQueue
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,6 +17,7 @@ from headwater.engine.timekeeper import Timekeeper
 from headwater.engine.workers import WorkerPool
 from headwater.errors import FlowError
 from headwater.operators import build
+from told import Told
 from waiting import wait_until
 
 RUNNERS = ["engine", "threads"]
@@ -25,32 +25,9 @@ SCHEMA = Schema.of({"k": str, "at": "time"})
 S = 1_000_000
 
 
-class Told:
-    """A source that hands out what a test puts into it, and ends when it is told None."""
-
-    schema = SCHEMA
-    resume = "never"
-
-    def __init__(self, *rows):
-        self.rows = SimpleQueue()
-        self.put(*rows)
-
-    def put(self, *rows):
-        for row in rows:
-            self.rows.put(row)
-
-    def open(self, reject):
-        return self
-
-    def read(self, limit, timeout_s):
-        try:
-            row = self.rows.get(timeout=timeout_s)
-        except Empty:
-            return Batch.of_watermark(-(2**63))
-        return None if row is None else Batch.of_rows([row], SCHEMA)
-
-    def close(self):
-        pass
+def bringing(*rows):
+    """Return a source of the rows that it is told."""
+    return Told(SCHEMA, *rows)
 
 
 def row(k, second):
@@ -71,7 +48,7 @@ def united(a, b, out, *, idle="30 ms", parallel=1):
 @pytest.mark.parametrize("on", RUNNERS)
 @pytest.mark.parametrize("parallel", [1, 2])
 def test_a_silent_source_does_not_hold_back_time_and_comes_back(on, parallel):
-    a, b, out = Told(row("a", 1), row("a", 12)), Told(), io.Collect()
+    a, b, out = bringing(row("a", 1), row("a", 12)), bringing(), io.Collect()
     run = engine.start(united(a, b, out, parallel=parallel), on=on)
     wait_until(lambda: [r["start"] for r in out.records] == [0])  # b is idle: the first window closes without it
     b.put(row("b", 13))
@@ -92,7 +69,7 @@ def test_a_silent_source_does_not_hold_back_time_and_comes_back(on, parallel):
 
 @pytest.mark.parametrize("on", RUNNERS)
 def test_what_comes_after_a_silence_and_is_too_late_is_counted(on):
-    a, b, out = Told(row("a", 1), row("a", 12)), Told(), io.Collect()
+    a, b, out = bringing(row("a", 1), row("a", 12)), bringing(), io.Collect()
     run = engine.start(united(a, b, out), on=on)
     wait_until(lambda: out.records)
     b.put(row("b", 2))
@@ -105,7 +82,7 @@ def test_what_comes_after_a_silence_and_is_too_late_is_counted(on):
 
 @pytest.mark.parametrize("on", RUNNERS)
 def test_without_idle_all_wait_for_a_silent_source(on):
-    a, b, out = Told(row("a", 1), row("a", 12)), Told(), io.Collect()
+    a, b, out = bringing(row("a", 1), row("a", 12)), bringing(), io.Collect()
     run = engine.start(united(a, b, out, idle=None), on=on)
     wait_until(lambda: run.sample().steps["w"].records_in == 2)
     assert not out.records
@@ -118,7 +95,7 @@ def test_without_idle_all_wait_for_a_silent_source(on):
 
 @pytest.mark.parametrize("on", RUNNERS)
 def test_a_join_does_not_wait_for_a_silent_side(on):
-    a, b, out, late = Told(row("x", 1)), Told(row("x", 1)), io.Collect(), io.Collect()
+    a, b, out, late = bringing(row("x", 1)), bringing(row("x", 1)), io.Collect(), io.Collect()
     flow = Flow("join")
     left = flow.read("ra", a).event_time("ta", "at")
     right = flow.read("rb", b).event_time("tb", "at", idle="30 ms")
@@ -139,7 +116,7 @@ def test_a_join_does_not_wait_for_a_silent_side(on):
 
 @pytest.mark.parametrize("on", RUNNERS)
 def test_idle_is_in_a_checkpoint(on, tmp_path):
-    a, b, out = Told(row("a", 1), row("a", 12)), Told(), io.Collect()
+    a, b, out = bringing(row("a", 1), row("a", 12)), bringing(), io.Collect()
     run = engine.start(united(a, b, out), on=on, checkpoint=tmp_path / "state", every="20 ms")
     wait_until(lambda: out.records)
     made = run.checkpointer.made
@@ -147,7 +124,7 @@ def test_idle_is_in_a_checkpoint(on, tmp_path):
     wait_until(lambda: made.complete > complete + 1)
     run.stop()
     run.wait()
-    a, b, out = Told(row("a", 25)), Told(), io.Collect()
+    a, b, out = bringing(row("a", 25)), bringing(), io.Collect()
     # idle is an hour now: only what the checkpoint says can let time pass b
     run = engine.start(united(a, b, out, idle="1 h"), on=on, checkpoint=tmp_path / "state")
     wait_until(lambda: [r["start"] // S for r in out.records] == [10])
@@ -163,7 +140,7 @@ def seen(path):
 
 
 def test_in_lanes_a_silent_source_holds_nobody_back_and_comes_back(tmp_path):
-    a, b, out = Told(row("a", 1), row("a", 12)), Told(), tmp_path / "out.jsonl"
+    a, b, out = bringing(row("a", 1), row("a", 12)), bringing(), tmp_path / "out.jsonl"
     run = engine.start(united(a, b, io.JsonLines(out)), lanes=2)
     wait_until(lambda: seen(out) == [("a", 1)])  # b is idle: the first window closes without it
     b.put(row("b", 13))
@@ -177,7 +154,7 @@ def test_in_lanes_a_silent_source_holds_nobody_back_and_comes_back(tmp_path):
 
 
 def test_in_lanes_time_that_passed_a_silent_source_goes_on_behind_other_keys(tmp_path):
-    a, b, out = Told(row("a", 1), row("a", 12)), Told(row("b", 1)), tmp_path / "out.jsonl"
+    a, b, out = bringing(row("a", 1), row("a", 12)), bringing(row("b", 1)), tmp_path / "out.jsonl"
     flow = Flow("twice")
     counted = [
         flow.read(f"r{name}", source).event_time(f"t{name}", "at", idle=idle).key_by("k")
@@ -195,12 +172,12 @@ def test_in_lanes_time_that_passed_a_silent_source_goes_on_behind_other_keys(tmp
 
 
 def test_in_lanes_idle_is_in_a_checkpoint(tmp_path):
-    a, b, out = Told(row("a", 1), row("a", 12)), Told(), tmp_path / "out.jsonl"
+    a, b, out = bringing(row("a", 1), row("a", 12)), bringing(), tmp_path / "out.jsonl"
     run = engine.start(united(a, b, io.JsonLines(out)), lanes=2, checkpoint=tmp_path / "state", every="20 ms")
     wait_until(lambda: seen(out) == [("a", 1)])
     run.stop()
     run.wait()
-    a, b = Told(row("a", 25)), Told()
+    a, b = bringing(row("a", 25)), bringing()
     run = engine.start(
         united(a, b, io.JsonLines(out), idle="1 h"), lanes=2, checkpoint=tmp_path / "state", every="20 ms"
     )
@@ -265,7 +242,7 @@ def words(run, look, *moments):
 
 
 def test_who_is_silent_for_long_is_told_so_by_a_clock_that_nobody_sets():
-    flow = united(Told(), Told(), io.Collect(), idle="30 s")
+    flow = united(bringing(), bringing(), io.Collect(), idle="30 s")
     run = pool(flow)
     keeper = Timekeeper(run)
     assert keeper.every_s == 1.0
@@ -276,7 +253,7 @@ def test_who_is_silent_for_long_is_told_so_by_a_clock_that_nobody_sets():
 
 
 def test_who_is_held_back_or_at_work_is_not_silent():
-    flow = united(Told(), Told(), io.Collect(), idle="30 s")
+    flow = united(bringing(), bringing(), io.Collect(), idle="30 s")
     run = pool(flow)
     keeper = Timekeeper(run)
     keeper.look(10**6)
@@ -290,7 +267,7 @@ def test_who_is_held_back_or_at_work_is_not_silent():
 
 @pytest.mark.parametrize("on", [*RUNNERS, "lanes"])
 def test_windows_of_processing_time_close_although_nothing_comes(on):
-    source, out = Told(row("a", 1), row("a", 10**9), row("b", 1)), io.Collect()
+    source, out = bringing(row("a", 1), row("a", 10**9), row("b", 1)), io.Collect()
     flow = Flow("processing")
     windows = flow.read("r", source).key_by("k").window("w", Tumbling("50 ms", time="processing"), n=agg.count())
     windows.write("out", out)

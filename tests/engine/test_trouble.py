@@ -170,22 +170,25 @@ def test_a_disk_that_is_full_while_spilling_makes_the_source_wait(on, full_after
     assert report.last.records_in == accounted(report) == 50_000
 
 
-@pytest.mark.parametrize("on", RUNNERS)
-def test_stop_drains_and_abort_says_what_was_left(on):
+def started_and_held_up(on):
+    """Return a run whose source is held, what lets it go on, its source and its sink."""
     opened, source = threading.Event(), Endless()
     flow, out = held_up(source, opened)
     run = engine.start(flow, on=on, queue_records=500)
     wait_until(lambda: run.throttle.held)
+    return run, opened, source, out
+
+
+@pytest.mark.parametrize("on", RUNNERS)
+def test_stop_drains_and_abort_says_what_was_left(on):
+    run, opened, _, out = started_and_held_up(on)
     run.stop()
     opened.set()
     report = run.wait()
     assert report.left == 0
     assert len(out.records) == report.last.records_in
 
-    opened, source = threading.Event(), Endless()
-    flow, out = held_up(source, opened)
-    run = engine.start(flow, on=on, queue_records=500)
-    wait_until(lambda: run.throttle.held)
+    run, opened, source, out = started_and_held_up(on)
     run.abort()
     opened.set()
     report = run.wait()

@@ -17,6 +17,15 @@ def rows_of(reader, limit):
     return rows
 
 
+def taken(reader, count):
+    """Return the numbers `n` of as many records as come from an open source without an end, at least so many."""
+    numbers, end = [], time.monotonic() + PATIENCE_S
+    while len(numbers) < count:
+        assert time.monotonic() < end, f"only {len(numbers)} of {count} came"
+        numbers += [row["n"] for row in reader.read(7, 0.05).rows()]
+    return numbers
+
+
 def ran_until(flow, records, **options):
     """Run a flow that has no end until its sources have brought so many records, and stop it."""
     run = engine.start(flow, **options)

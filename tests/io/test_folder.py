@@ -9,13 +9,13 @@ import time
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from reading import PATIENCE_S, taken
 
 from headwater import Flow, engine, io
 from headwater.errors import FlowError, InputError
 from killed import killed_until
 
 FIELDS = {"n": int}
-PATIENCE_S = 60
 OLD_S = 1_000_000_000
 
 
@@ -27,14 +27,6 @@ def put(folder, name, numbers, *, old=True):
     if old:
         os.utime(half, (OLD_S, OLD_S))
     half.rename(folder / name)
-
-
-def taken(reader, count):
-    rows, end = [], time.monotonic() + PATIENCE_S
-    while len(rows) < count:
-        assert time.monotonic() < end, f"only {len(rows)} of {count} came"
-        rows += [row["n"] for row in reader.read(7, 0.05).rows()]
-    return rows
 
 
 def all_of(source, reject=pytest.fail):

@@ -7,13 +7,13 @@ import threading
 import time
 
 import pytest
+from reading import PATIENCE_S, taken
 
 from headwater import Flow, engine, io
 from headwater.errors import FlowError, InputError
 from killed import killed_until
 
 FIELDS = {"n": int}
-PATIENCE_S = 60
 
 
 def add(path, numbers, end="\n"):
@@ -33,14 +33,6 @@ def rename(path):
 def copy_and_cut(path):
     shutil.copy(path, path.with_name(f"{path.name}.1"))
     os.truncate(path, 0)
-
-
-def taken(reader, count):
-    rows, end = [], time.monotonic() + PATIENCE_S
-    while len(rows) < count:
-        assert time.monotonic() < end, f"only {len(rows)} of {count} came"
-        rows += [row["n"] for row in reader.read(7, 0.1).rows()]
-    return rows
 
 
 @pytest.fixture

@@ -206,22 +206,23 @@ def test_a_message_is_acknowledged_only_when_the_flow_comes_back(opened, scripte
     wait_until(lambda: scripted.acknowledged == [1, 2, 3])
 
 
-def test_what_a_closed_reader_still_held_stays_with_the_broker(opened, scripted, topic):
+def with_one_of_two_taken(opened, scripted, topic):
     reader = subscribed(opened, scripted, topic, qos=1)
     for mid in (1, 2):
         scripted.publish(topic, b'{"n": %d}' % mid, mid)
     wait_until(lambda: reader.waiting == 2)
     assert [row["n"] for row in taken(reader, 1, limit=1)] == [1]
+    return reader
+
+
+def test_what_a_closed_reader_still_held_stays_with_the_broker(opened, scripted, topic):
+    reader = with_one_of_two_taken(opened, scripted, topic)
     reader.close()
     wait_until(lambda: scripted.acknowledged == [1])
 
 
 def test_what_is_sent_again_after_a_cut_is_read_once(opened, scripted, topic):
-    reader = subscribed(opened, scripted, topic, qos=1)
-    for mid in (1, 2):
-        scripted.publish(topic, b'{"n": %d}' % mid, mid)
-    wait_until(lambda: reader.waiting == 2)
-    assert [row["n"] for row in taken(reader, 1, limit=1)] == [1]
+    reader = with_one_of_two_taken(opened, scripted, topic)
     scripted.stop()
     wait_until(lambda: not reader._connection.connected.is_set())
     assert len(reader.read(0, 0)) == 0  # comes back, but there is nobody to tell that 1 is done

@@ -24,6 +24,13 @@ NS = 5e-9
 """The constraint model counts whole nanoseconds; a path has a handful of them to lose."""
 
 
+def agree(proof, forced, **within):
+    """Have the same been found: a value as good, or that there is none."""
+    assert forced.status == proof.status
+    if forced.device is not None:
+        assert proof.value == pytest.approx(forced.value, **within)
+
+
 @pytest.mark.parametrize(
     ("free", "expected"), [(1, 3), (2, 10), (3, 37), (4, 151), (5, 674), (6, 3263), (7, 17007), (8, 94828), (9, 562595)]
 )
@@ -53,9 +60,7 @@ def test_raw_and_canonical_brute_force_and_the_constraint_model_agree(seed, reso
 def test_brute_force_and_the_constraint_model_agree_on_nine_queries(seed):
     problem = cep_problem(seed, size=9, rate=1000.0)
     forced, proof = brute.solve(problem), exact_latency.solve(problem)
-    assert forced.status == proof.status
-    if forced.device is not None:
-        assert proof.value == pytest.approx(forced.value, abs=NS)
+    agree(proof, forced, abs=NS)
 
 
 @given(seeds)
@@ -63,9 +68,7 @@ def test_brute_force_and_the_constraint_model_agree_on_nine_queries(seed):
 def test_the_constraint_model_finds_placements_that_go_back_and_forth(seed):
     problem = detour_problem(seed % 100_000)
     forced, proof = brute.solve(problem), exact_latency.solve(problem)
-    assert forced.status == proof.status
-    if forced.device is not None:
-        assert proof.value == pytest.approx(forced.value, abs=NS)
+    agree(proof, forced, abs=NS)
 
 
 def test_a_detour_is_really_taken_when_the_cloud_is_near_but_tiny():
@@ -88,9 +91,7 @@ def test_the_linear_program_agrees_with_brute_force(seed, goal):
     problem = queue_problem(seed, n=5, net=nets.cloud_edge(1, 2, 3, seed=seed), dense=bool(seed % 2))
     budget = Budget(objective=Objective.parse(goal), time_s=30)
     forced, proof = brute.solve(problem, budget), exact.solve(problem, budget)
-    assert forced.status == proof.status
-    if forced.device is not None:
-        assert proof.value == pytest.approx(forced.value, rel=1e-5, abs=1e-9)
+    agree(proof, forced, rel=1e-5, abs=1e-9)
 
 
 def test_the_bound_holds_for_devices_that_were_not_listed():
@@ -237,9 +238,7 @@ def test_a_flow_without_measured_hops_is_proven_too(seed):
     problem = cep_problem(seed % 100_000, size=6)
     plain = dataclasses.replace(problem, hop_s=None)
     forced, proof = brute.solve(plain), exact.solve(plain, Budget(time_s=60))
-    assert forced.status == proof.status
-    if forced.device is not None:
-        assert proof.value == pytest.approx(forced.value, abs=NS)
+    agree(proof, forced, abs=NS)
 
 
 @given(seeds)
@@ -252,9 +251,7 @@ def test_money_with_egress_is_proven(seed):
     problem = queue_problem(seed, n=5, net=nets.cloud_edge(1, 2, 3, seed=seed, classes=classes), dense=bool(seed % 2))
     budget = Budget(objective=Objective.parse("money + 0.1 * aggregate"), time_s=20)
     forced, proof = brute.solve(problem, budget), exact.solve(problem, budget)
-    assert forced.status == proof.status
-    if forced.device is not None:
-        assert proof.value == pytest.approx(forced.value, rel=1e-5)
+    agree(proof, forced, rel=1e-5)
 
 
 def test_brute_force_refuses_what_it_could_never_finish():

@@ -213,17 +213,22 @@ def test_the_figures_of_the_promises_page_are_those_of_the_ledger(page, shown):
     assert page.locator("main img, main script").count() == 0
 
 
+def move_by_hand(page, step, *, to):
+    """Move a step of the site whose panel is open."""
+    page.get_by_label("Steps", exact=True).click()
+    page.get_by_role("option", name=step).click()
+    page.keyboard.press("Escape")
+    page.get_by_label("To site", exact=True).click()
+    page.get_by_role("option", name=to).click()
+    page.get_by_role("button", name="Move", exact=True).click()
+    page.get_by_text("The move has begun.").wait_for()
+
+
 def test_steps_are_moved_and_sites_drained_and_opened_from_the_page(page, shown, coordinator):
     opened(page, shown.url + "/sites")
     page.locator('g.node[data-site="barn"]').focus()
     page.keyboard.press("Enter")
-    page.get_by_label("Steps", exact=True).click()
-    page.get_by_role("option", name="levels").click()
-    page.keyboard.press("Escape")
-    page.get_by_label("To site", exact=True).click()
-    page.get_by_role("option", name="cloud").click()
-    page.get_by_role("button", name="Move", exact=True).click()
-    page.get_by_text("The move has begun.").wait_for()
+    move_by_hand(page, "levels", to="cloud")
     keyed(page, "barn").click()
     page.get_by_label("To", exact=True).click()
     page.get_by_role("option", name="where the policy wants").click()
@@ -483,13 +488,7 @@ def test_a_step_of_a_real_flow_is_moved_between_real_sites_and_the_coordinator_m
         for name in ("barn", "office"):
             expect(keyed(page, name)).to_contain_text("running", timeout=moving_ms)
         page.locator('g.node[data-site="barn"]').click()
-        page.get_by_label("Steps", exact=True).click()
-        page.get_by_role("option", name="doubled").click()
-        page.keyboard.press("Escape")
-        page.get_by_label("To site", exact=True).click()
-        page.get_by_role("option", name="office").click()
-        page.get_by_role("button", name="Move", exact=True).click()
-        page.get_by_text("The move has begun.").wait_for()
+        move_by_hand(page, "doubled", to="office")
         expect(keyed(page, "office")).to_contain_text("doubled", timeout=moving_ms)
         expect(page.get_by_role("cell", name="done", exact=True)).to_have_count(1, timeout=moving_ms)
         document = deployer.status()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from headwater.errors import FlowError, listed, suggestion
+from headwater.errors import FlowError, listed
 from headwater.flow import Flow, Schema
 from headwater.flow.endpoints import Source, at_rate, from_file
 from headwater.flow.steps import Kind, Read, Write
@@ -72,10 +72,7 @@ def source_of(flow: Flow, given: str, option: str) -> tuple[str, str]:
     if len(sources) == 1 and (not equals or "/" in name or Path(given).exists()):  # a path may have such a sign in it
         return sources[0], given
     if equals:
-        said = (
-            f"flow {flow.name!r} has no source {name!r}; its sources are {listed(sources)}{suggestion(name, sources)}"
-        )
-        raise FlowError(said)
+        flow.check_source(name)
     raise FlowError(f"flow {flow.name!r} has sources {listed(sources)}; say which one as {option}")
 
 

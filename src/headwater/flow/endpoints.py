@@ -214,6 +214,18 @@ def _nothing_left() -> None:
     """A part is safe already."""
 
 
+class CutTransaction(Transaction):
+    """One that ends a part at once and has it safe later; who prepares does both."""
+
+    @abstractmethod
+    def cut(self, number: int) -> Callable[[], None]:
+        """End the part that is being written, and return what has it safe."""
+
+    def prepare(self, number: int) -> None:
+        """End the part that is being written, and have it safe under this number."""
+        self.cut(number)()
+
+
 @dataclass(frozen=True, slots=True)
 class Ledger:
     """Where a sink notes what it has written, and after which part a run goes on."""

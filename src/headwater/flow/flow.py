@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from headwater.data.schema import Schema
-from headwater.errors import FlowError, listed
+from headwater.errors import FlowError, listed, suggestion
 from headwater.flow.contract import Above, Contract
 from headwater.flow.duration import Duration
 from headwater.flow.endpoints import Source
@@ -179,6 +179,14 @@ class Flow:
                     f"{step.where}: the output of step {step.name!r} goes nowhere; end it with .write(name, sink)"
                 )
         check_places(self._steps.values())
+
+    def check_source(self, name: str) -> None:
+        """Raise FlowError unless a source has this name."""
+        sources = [step.name for step in self._steps.values() if step.is_source]
+        if name not in sources:
+            raise FlowError(
+                f"flow {self.name!r} has no source {name!r}; its sources are {listed(sources)}{suggestion(name, sources)}"
+            )
 
     def replaced(self, kinds: Mapping[str, Kind]) -> Flow:
         """Return the same flow with some steps doing something else, such as reading another source."""

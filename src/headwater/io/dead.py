@@ -20,7 +20,7 @@ from headwater.clock import latest_ns
 from headwater.data.batch import CREATED, Batch
 from headwater.data.schema import Schema
 from headwater.errors import RunError
-from headwater.flow.endpoints import DeliverySemantics, Ledger, Transaction
+from headwater.flow.endpoints import CutTransaction, DeliverySemantics, Ledger
 from headwater.io.files import replace_whole
 from headwater.io.log import Bounds, Log, Reader
 from headwater.io.transactions.journal import Journal
@@ -144,7 +144,7 @@ class LetterWriter:
         self._log.close()
 
 
-class _Parts(LetterWriter, Transaction):
+class _Parts(LetterWriter, CutTransaction):
     """The journal says where each part ended; letters stand in the folder as soon as they are written."""
 
     def __init__(self, store: DeadLetterFolder, ledger: Ledger) -> None:
@@ -160,10 +160,6 @@ class _Parts(LetterWriter, Transaction):
     def committed(self) -> int:
         """The last part that is there."""
         return self._journal.committed
-
-    def prepare(self, number: int) -> None:
-        """Take note that a part ends here."""
-        self.cut(number)()
 
     def cut(self, number: int) -> Callable[[], None]:
         """End a part here; what was written is safe, and the note is for later."""

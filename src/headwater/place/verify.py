@@ -6,9 +6,10 @@ that a mistake of theirs shows as a violation, or as a difference to `Recount.me
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from headwater.net.device import DeviceClass
 from headwater.place.problem import Model, Problem
 from headwater.place.recount import Recount
 
@@ -120,13 +121,10 @@ def _processors(count: Recount) -> list[Violation]:
 
 
 def _memory(count: Recount) -> list[Violation]:
-    out = []
-    for d in count.hosts:
-        needed, limit, name = count.memory_bytes(d), count.kind_of(d).memory_bytes, count.problem.net.device_name(d)
-        if needed > limit * (1 + SLACK):
-            text = f"device '{name}' has {limit / 1e6:,.1f} MB, not {needed / 1e6:,.1f} MB"
-            out.append(Violation("memory", name, needed, limit, text))
-    return out
+    def told(name: str, needed: float, limit: float) -> str:
+        return f"device '{name}' has {limit / 1e6:,.1f} MB, not {needed / 1e6:,.1f} MB"
+
+    return _beyond(count, "memory", count.memory_bytes, lambda kind: kind.memory_bytes, told)
 
 
 def _links(count: Recount) -> list[Violation]:
@@ -143,21 +141,33 @@ def _links(count: Recount) -> list[Violation]:
             out.append(Violation("link", stream, bps, slower, text))
         if count.latency_s(e) == float("inf"):
             out.append(Violation("disconnected", stream, 1, 0, f"stream {stream}: no way between {ends}"))
-    for d in count.hosts:
-        needed, limit, name = count.access_bps(d), count.kind_of(d).access_bps, problem.net.device_name(d)
-        if needed > limit * (1 + SLACK):
-            text = f"the access link of '{name}' has {limit / 1e6:,.1f} Mbit/s, not {needed / 1e6:,.1f}"
-            out.append(Violation("access", name, needed, limit, text))
-    return out
+
+    def told(name: str, needed: float, limit: float) -> str:
+        return f"the access link of '{name}' has {limit / 1e6:,.1f} Mbit/s, not {needed / 1e6:,.1f}"
+
+    return out + _beyond(count, "access", count.access_bps, lambda kind: kind.access_bps, told)
 
 
 def _energy(count: Recount) -> list[Violation]:
+    def told(name: str, needed: float, limit: float) -> str:
+        return f"device '{name}' would draw {needed:,.1f} mA of {limit:,.1f} mA"
+
+    return _beyond(count, "energy", count.draw_ma, lambda kind: kind.budget_ma, told)
+
+
+def _beyond(
+    count: Recount,
+    kind: str,
+    needed_of: Callable[[int], float],
+    limit_of: Callable[[DeviceClass], float],
+    told: Callable[[str, float, float], str],
+) -> list[Violation]:
+    """Return the hosts that need more of something than their class has."""
     out = []
     for d in count.hosts:
-        needed, limit, name = count.draw_ma(d), count.kind_of(d).budget_ma, count.problem.net.device_name(d)
+        needed, limit, name = needed_of(d), limit_of(count.kind_of(d)), count.problem.net.device_name(d)
         if needed > limit * (1 + SLACK):
-            text = f"device '{name}' would draw {needed:,.1f} mA of {limit:,.1f} mA"
-            out.append(Violation("energy", name, needed, limit, text))
+            out.append(Violation(kind, name, needed, limit, told(name, needed, limit)))
     return out
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import socket
-import subprocess
 import sys
 import threading
 import time
@@ -20,6 +19,7 @@ from headwater.rate import process
 from headwater.rate.home import LOG, SOCKET, folder
 from headwater.rate.messages import Board, Reply, Request, Status, line, reply
 from headwater.rate.peer import peer
+from headwater.rate.resident import started
 
 IDLE_S = 60
 """After so many seconds without a promise a supervisor that was started for one goes home."""
@@ -27,7 +27,6 @@ IDLE_S = 60
 _START_S = 20.0
 _ANSWER_S = 10.0  #: how long an answer may take: a machine may be very busy
 _LOOK_S = 0.5  #: after how long without one it is looked whether any can come
-_children: list[subprocess.Popen[bytes]] = []  #: kept, lest Python complain of processes that it forgot
 
 
 class Client:
@@ -116,26 +115,14 @@ def connected(home: Path) -> socket.socket | None:
 
 def _started(home: Path) -> socket.socket:
     """Start a supervisor that outlives this process, and return a line to it."""
-    home.mkdir(mode=0o700, parents=True, exist_ok=True)
     # found where we have found it, but behind the system's own modules: a flow beside us may be called as one of those
     code = "import sys; sys.path += sys.argv[2:]; from headwater.rate.supervisor import main; main()"
-    with (home / LOG).open("ab") as log_file:
-        started = subprocess.Popen(
-            [sys.executable, "-P", "-c", code, str(IDLE_S), *filter(None, sys.path)],
-            stdin=subprocess.DEVNULL,
-            stdout=log_file,
-            stderr=log_file,
-            start_new_session=True,
-            env={**os.environ, "HEADWATER_RUNTIME": str(home)},
-        )
-    _children.append(started)
-    until_s = time.monotonic() + _START_S
-    while time.monotonic() < until_s:
-        line_to = connected(home)
-        if line_to is not None:
-            return line_to
-        time.sleep(0.05)
-    raise RateError(f"no supervisor could be started in {home}; what it said is in {home / LOG}")
+    arguments = [str(IDLE_S), *filter(None, sys.path)]
+    environment = {**os.environ, "HEADWATER_RUNTIME": str(home)}
+    line_to = started(code, arguments, home / LOG, environment, lambda: connected(home), _START_S)
+    if line_to is None:
+        raise RateError(f"no supervisor could be started in {home}; what it said is in {home / LOG}")
+    return line_to
 
 
 def board(home: Path | None = None) -> Board | None:

@@ -6,7 +6,6 @@ import hashlib
 import os
 import resource
 import socket
-import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -21,6 +20,7 @@ from headwater.processes import ending
 from headwater.rate import process
 from headwater.rate.born import Kept, Order
 from headwater.rate.home import LOG, own_folder
+from headwater.rate.resident import started
 
 _START_S = 60.0
 _ANSWER_S = (
@@ -43,7 +43,6 @@ _EARLY = (
     "TZ",
     "XDG_CACHE_HOME",
 )
-_children: list[subprocess.Popen[bytes]] = []  #: kept, lest Python complain of processes that it forgot
 
 
 class Ended(NamedTuple):
@@ -150,24 +149,13 @@ def _connected(at: Path) -> socket.socket | None:
 
 
 def _started(at: Path) -> socket.socket:
-    at.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with (at.parent / LOG).open("ab") as log_file:
-        started = subprocess.Popen(
-            [sys.executable, "-P", "-c", "from headwater.rate.warm import main; main()", str(at)],
-            stdin=subprocess.DEVNULL,
-            stdout=log_file,
-            stderr=log_file,
-            start_new_session=True,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-        )
-    _children.append(started)
-    until_s = time.monotonic() + _START_S
-    while time.monotonic() < until_s:
-        line = _connected(at)
-        if line is not None:
-            return line
-        time.sleep(_LOOK_S)
-    raise RateError(f"no warm parent of lanes could be started; what it said is in {at.parent / LOG}")
+    log = at.parent / LOG
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    code = "from headwater.rate.warm import main; main()"
+    line = started(code, [str(at)], log, environment, lambda: _connected(at), _START_S)
+    if line is None:
+        raise RateError(f"no warm parent of lanes could be started; what it said is in {log}")
+    return line
 
 
 def _sign() -> str:

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from headwater.data.timestamps import micros_of_text, moments_as_text
-from headwater.errors import FlowError, HeadwaterError, RunError, listed, suggestion
+from headwater.errors import FlowError, HeadwaterError, RunError
 from headwater.flow.flow import Flow
 from headwater.flow.ranges import Offset, RangeRequest, Sizes, ranges_of
 from headwater.flow.steps import Read
@@ -37,11 +37,12 @@ from headwater.spark.broadcast import broadcast
 from headwater.spark.checkpoint import Checkpoint
 from headwater.spark.collecting import collected
 from headwater.spark.executor import Executor
+from headwater.spark.frames import by_source
 from headwater.spark.history import PIECE, Slice, sliced, table_of
 from headwater.spark.keyed import SourceStage
 from headwater.spark.native import reads
 from headwater.spark.options import SparkOptions
-from headwater.spark.progress import cause_in
+from headwater.spark.progress import cause_in, stopped
 from headwater.spark.pruning import columns_used
 from headwater.spark.seeds import TakenOver, write_seeds
 from headwater.spark.session import session
@@ -103,18 +104,7 @@ class History:
     @classmethod
     def of(cls, flow: Flow, tables: Any, until: str | datetime | None = None, order_by: str | None = None) -> History:
         """Check what is given against a flow: of a single source, its name is not needed."""
-        names = [step.name for step in flow.steps.values() if step.is_source]
-        if not isinstance(tables, Mapping):
-            if len(names) != 1:
-                raise FlowError(
-                    f"flow {flow.name!r} has the sources {listed(names)}: say whose history a table is (NAME=TABLE)"
-                )
-            tables = {names[0]: tables}
-        for name in tables:
-            if name not in names:
-                raise FlowError(
-                    f"flow {flow.name!r} has no source {name!r}; its sources are {listed(names)}{suggestion(name, names)}"
-                )
+        named = by_source(flow, tables, lambda names: "say whose history a table is (NAME=TABLE)")
         if isinstance(until, datetime):
             until = until.isoformat()
         if until is not None:
@@ -122,7 +112,7 @@ class History:
                 micros_of_text(until)
             except ValueError:
                 raise FlowError(f"until is a moment such as 2026-11-16T08:00:00Z; got {until!r}") from None
-        return cls(dict(tables), until, order_by)
+        return cls(named, until, order_by)
 
 
 class Backfill:
@@ -320,9 +310,7 @@ class Backfill:
             return error
         log.debug("history broke", exc_info=error)
         why = str(error) if isinstance(error, HeadwaterError) else cause_in(f"{type(error).__name__}: {error}")
-        told = RunError(f"Spark stopped the flow: {why}", step="")
-        told.__cause__ = error
-        return told
+        return stopped(why, error)
 
     def _close(self) -> None:
         with ExitStack() as stack:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from headwater.data.batch import END, Batch
@@ -71,26 +71,29 @@ class Frame:
 
 def with_inputs(flow: Flow, given: DataFrame | Mapping[str, DataFrame]) -> Flow:
     """Return the flow with DataFrames in place of sources, by name; of a single source, the name is not needed."""
-    names = [step.name for step in flow.steps.values() if step.is_source]
-    if not isinstance(given, Mapping):
-        if len(names) != 1:
-            raise FlowError(
-                f"flow {flow.name!r} has the sources {listed(names)}: say which DataFrame is which, as "
-                f"{{{', '.join(f'{name!r}: …' for name in names)}}}"
-            )
-        given = {names[0]: given}
-    for name in given:
-        if name not in names:
-            raise FlowError(
-                f"flow {flow.name!r} has no source {name!r}; its sources are {listed(names)}{suggestion(name, names)}"
-            )
     kinds = {}
-    for name, rows in given.items():
+    for name, rows in by_source(flow, given, _which_is_which).items():
         what = f"input {name!r} of flow {flow.name!r}"
         schema = flow.steps[name].outputs["out"]
         check_columns(rows, schema, what)
         kinds[name] = Read(Frame(rows, schema))
     return flow.replaced(kinds)
+
+
+def _which_is_which(names: Sequence[str]) -> str:
+    return f"say which DataFrame is which, as {{{', '.join(f'{name!r}: …' for name in names)}}}"
+
+
+def by_source(flow: Flow, given: Any, hint: Callable[[Sequence[str]], str]) -> dict[str, Any]:
+    """Return what is given for sources by their names; of a single source, the name is not needed."""
+    names = [step.name for step in flow.steps.values() if step.is_source]
+    if not isinstance(given, Mapping):
+        if len(names) != 1:
+            raise FlowError(f"flow {flow.name!r} has the sources {listed(names)}: {hint(names)}")
+        return {names[0]: given}
+    for name in given:
+        flow.check_source(name)
+    return dict(given)
 
 
 def check_columns(rows: DataFrame, schema: Schema, what: str) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from headwater.data.timestamps import moments_as_text
+from headwater.errors import RunError
 from headwater.metrics import Sample
 from headwater.spark.advice import advice
 from headwater.spark.stages import Layout
@@ -74,3 +75,10 @@ def cause_in(message: str) -> str:
     places = re.findall(r'File "([^"]+)", line (\d+)', message[: python[-1].start()])
     where = f" ({places[-1][0]}:{places[-1][1]})" if places else ""
     return f"{python[-1][1].strip()}{where}"
+
+
+def stopped(why: str, error: BaseException) -> RunError:
+    """Return what is told of a flow that Spark has stopped: a step is to blame, though Spark does not always say which."""
+    told = RunError(f"Spark stopped the flow: {why}", step="")
+    told.__cause__ = error
+    return told

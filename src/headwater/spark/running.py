@@ -37,7 +37,7 @@ from headwater.spark.heads import Head, cut_behind, heads_of, read_by_spark
 from headwater.spark.keyed import SourceStage, with_level
 from headwater.spark.native import NativeTable, reads, table_in
 from headwater.spark.options import SparkOptions
-from headwater.spark.progress import cause_in, progress
+from headwater.spark.progress import cause_in, progress, stopped
 from headwater.spark.seeds import TakenOver, waiting_in
 from headwater.spark.session import session
 from headwater.spark.sink_watermarks import SinkWatermarks
@@ -273,7 +273,7 @@ class SparkRun:
         if isinstance(error, HeadwaterError):
             told = RunError(str(error), step="")
         elif gone:
-            told = RunError(f"Spark stopped the flow: {gone}", step="")
+            told = stopped(gone, error)
         else:
             log.debug("the run on Spark broke", exc_info=error)
             told = RunError(f"the run on Spark broke: {cause_in(f'{type(error).__name__}: {error}')}", step="")
@@ -377,10 +377,7 @@ class SparkRun:
         error = self._query.exception()
         if error is None:
             return RunError("Spark ended the query without saying why")
-        # it ran, so it has a step to blame, though Spark does not always say which
-        told = RunError(f"Spark stopped the flow: {cause_in(str(error))}", step="")
-        told.__cause__ = error
-        return told
+        return stopped(cause_in(str(error)), error)
 
     def _close(self) -> None:
         """Release everything, whatever else breaks on the way; the last to be opened first."""

@@ -79,11 +79,7 @@ class Storage:
         def written() -> None:
             files, fresh = self._files(f"{name}.new")
             _, path = self._files(f"{name}.{last + 1}")
-            stream = files.create(fresh, True)
-            try:
-                stream.write(data)
-            finally:
-                stream.close()
+            _create(files, fresh, data)
             if files.exists(path) or not files.rename(fresh, path):
                 raise RunError(f"{self} is in use by another run, which has just written {name!r} there")
             if last:
@@ -131,11 +127,7 @@ class Storage:
         """Write data under a name that nobody looks for, beside the one that it is for."""
         folder, slash, plain = name.rpartition("/")
         files, fresh = self._files(f"{folder}{slash}.{plain}.{uuid4().hex}.tmp")
-        stream = files.create(fresh, True)
-        try:
-            stream.write(data)
-        finally:
-            stream.close()
+        _create(files, fresh, data)
         return fresh
 
     def size(self, name: str) -> int:
@@ -191,3 +183,12 @@ class Storage:
             return act()
         except Py4JJavaError as error:
             raise RunError(f"cannot {doing} {self}: {cause_in(f'{type(error).__name__}: {error}')}") from None
+
+
+def _create(files: Any, path: Any, data: bytes) -> None:
+    """Write a file anew, through Java's file system and path."""
+    stream = files.create(path, True)
+    try:
+        stream.write(data)
+    finally:
+        stream.close()

@@ -9,6 +9,7 @@ from nicegui import ui
 
 from headwater.web.figures import count, size
 from headwater.web.frame import Frame, title
+from headwater.web.side import Side
 from headwater.web.site_words import figures_of, prices_of
 from headwater.web.table import Column, Table
 
@@ -24,12 +25,8 @@ class SitePanel:
         self._frame, self._api = frame, frame.api
         self._site = ""
         self._document: Mapping[str, Any] = {"flow": None, "sites": [], "net": None}
-        self._dialog = ui.dialog().props("position=right full-height")
-        with self._dialog, ui.element("div").classes("hw-side").props("role=dialog aria-labelledby=site-title"):
-            with ui.element("div").classes("hw-row"):
-                self._title = ui.label().classes("hw-title").props("id=site-title")
-                ui.element("div").classes("hw-grow")
-                ui.button("Close", on_click=self._dialog.close).props("flat dense no-caps")
+        self._side = Side("site-title")
+        with self._side:
             with ui.element("div").classes("hw-scroll"):
                 self._figures = Table(_PAIR)
             title("Move steps")
@@ -54,20 +51,20 @@ class SitePanel:
         self._site = site
         self._steps.set_value([])
         self._write()
-        self._dialog.open()
+        self._side.open()
 
     def show(self, document: Mapping[str, Any]) -> None:
         """Take how the sites fare now."""
         self._document = document
-        if self._dialog.value:
+        if self._side.is_open:
             self._write()
 
     def _write(self) -> None:
         site = next((each for each in self._document["sites"] if each["name"] == self._site), None)
         if site is None:
-            self._dialog.close()
+            self._side.close()
             return
-        self._title.set_text(site["name"])
+        self._side.name(site["name"])
         self._figures.show(
             [(label, (label, text)) for label, text in _figures(site, prices_of(self._document)).items() if text]
         )
@@ -89,7 +86,7 @@ class SitePanel:
             return
         body = {"steps": list(self._steps.value), "site": self._to.value}
         if await self._frame.done(lambda: self._api.post("/sites/move", body), "The move has begun."):
-            self._dialog.close()
+            self._side.close()
 
     async def _drain(self) -> None:
         to = self._drained_to.value
@@ -98,7 +95,7 @@ class SitePanel:
             return
         body = {"site": self._site, "to": "" if to == _POLICY else to}
         if await self._frame.done(lambda: self._api.post("/sites/drain", body), "The site is being drained."):
-            self._dialog.close()
+            self._side.close()
 
     async def _reopen(self) -> None:
         body = {"site": self._site}

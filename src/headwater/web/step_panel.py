@@ -14,6 +14,7 @@ from headwater.web.api import ApiError, of_flow
 from headwater.web.figures import clipped, count, milliseconds, percent, rate, size
 from headwater.web.frame import Frame, title
 from headwater.web.reading import StepNow
+from headwater.web.side import Side
 from headwater.web.table import Column, Table
 
 _SPAN_S = 600
@@ -31,12 +32,8 @@ class StepPanel:
         self._steps: dict[str, StepNow] = {}
         self._drawn: dict[str, Any] = {}
         self._kinds: dict[str, str] = {}
-        self._dialog = ui.dialog().props("position=right full-height")
-        with self._dialog, ui.element("div").classes("hw-side").props("role=dialog aria-labelledby=side-title"):
-            with ui.element("div").classes("hw-row"):
-                self._title = ui.label().classes("hw-title").props("id=side-title")
-                ui.element("div").classes("hw-grow")
-                ui.button("Close", on_click=self._dialog.close).props("flat dense no-caps")
+        self._side = Side("side-title")
+        with self._side:
             self._does = ui.label().classes("hw-mono")
             self._line = ui.label().classes("hw-soft hw-small")
             with ui.element("div").classes("hw-scroll"):
@@ -62,7 +59,7 @@ class StepPanel:
                 "hw-soft hw-small"
             )
         self._write()
-        self._dialog.open()
+        self._side.open()
         try:
             await self._past()
             await self._letters()
@@ -74,12 +71,12 @@ class StepPanel:
         self._steps = {step.name: step for step in steps}
         self._drawn = {step["name"]: step for step in graph["steps"]}
         self._kinds = kinds_of(graph)
-        if self._dialog.value and self._step in self._steps:
+        if self._side.is_open and self._step in self._steps:
             self._write()
 
     def _write(self) -> None:
         step, drawn = self._steps[self._step], self._drawn[self._step]
-        self._title.set_text(step.name)
+        self._side.name(step.name)
         self._does.set_text(f"{drawn['kind']}: {drawn['does']}" if drawn["does"] else drawn["kind"])
         self._line.set_text(f"written at {drawn['line']}" if drawn["line"] else "")
         cells = {

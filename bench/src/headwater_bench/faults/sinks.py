@@ -8,7 +8,7 @@ from typing import Any
 
 from headwater.data.batch import Batch
 from headwater.data.schema import Schema
-from headwater.flow.endpoints import Transaction
+from headwater.flow.endpoints import CutTransaction, Transaction
 
 Row = tuple[Any, ...]
 
@@ -25,7 +25,7 @@ class SinkContents:
         return [row for number, rows in self.parts.items() if number <= self.committed for row in rows]
 
 
-class SimulatedParts(Transaction):
+class SimulatedParts(CutTransaction):
     """An open sink; `fails` says by the name of a call whether it fails now."""
 
     def __init__(self, kept: SinkContents, after: int, fails: Callable[[str], bool]) -> None:
@@ -45,10 +45,6 @@ class SimulatedParts(Transaction):
     def write(self, batch: Batch) -> None:
         """Take records."""
         self._part += [tuple(row.values()) for row in batch.rows()]
-
-    def prepare(self, number: int) -> None:
-        """Keep the part; a sink that fails may have kept it all the same."""
-        self.cut(number)()
 
     def cut(self, number: int) -> Callable[[], None]:
         """End the part here; until it is kept, nothing of it outlives a crash."""

@@ -48,6 +48,7 @@ import numpy as np
 from headwater import Flow, Tumbling, agg, col, io
 from headwater.data.batch import NO_WATERMARK, Batch
 from headwater.data.schema import Schema
+from headwater_bench.due import DueNumbers
 
 FOLDER, BEGAN_S, RATE = Path({folder!r}), {began_s!r}, {rate!r}
 SCHEMA = Schema.of({{"n": int, "sensor": int, "value": float, "at": "time"}})
@@ -65,21 +66,19 @@ class Due:
 
 class DueReader:
     def __init__(self, position):
-        self.position = position
-        self._end = None
+        self._due = DueNumbers(position, RATE, FOLDER / "end")
+
+    @property
+    def position(self):
+        return self._due.position
 
     def read(self, limit, timeout_s):
-        if self._end is None and (FOLDER / "end").exists():
-            self._end = int((FOLDER / "end").read_text() or 0) or None
-        if self._end is not None and self.position >= self._end:
+        n = self._due.take(BEGAN_S, limit)
+        if n is None:
             return None
-        due = int((time.time() - BEGAN_S) * RATE)
-        stop = min(due, self.position + limit, due if self._end is None else self._end)
-        if stop <= self.position:
+        if not len(n):
             time.sleep(min(timeout_s, 0.002))
             return Batch.of_watermark(NO_WATERMARK)
-        n = np.arange(self.position, stop)
-        self.position = stop
         at = np.int64(BEGAN_S * 1e6) + n * 1_000_000 // RATE
         return Batch.of({{"n": n, "sensor": n % 53, "value": n % 97 * 0.5, "at": at}}, SCHEMA)
 

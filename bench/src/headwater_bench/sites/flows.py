@@ -28,6 +28,7 @@ import numpy as np
 from headwater import io
 from headwater.clock import now_ns
 from headwater.data.batch import CREATED, NO_WATERMARK, Batch
+from headwater_bench.due import DueNumbers
 from headwater_bench.riot.etl import etl
 from headwater_bench.riot.generate import messages, stream
 from headwater_bench.riot.pred import pred
@@ -50,24 +51,23 @@ class Due:
 
 class DueReader:
     def __init__(self, position):
-        self.position = position
+        self._due = DueNumbers(position, RATE, FOLDER / "end")
         self._texts = messages(stream("CITY", 1), 0, MADE)
-        self._began_s = self._end = None
+        self._began_s = None
+
+    @property
+    def position(self):
+        return self._due.position
 
     def read(self, limit, timeout_s):
         if self._began_s is None:
             self._began_s = self._begin()
-        if self._end is None and (FOLDER / "end").exists():
-            self._end = int((FOLDER / "end").read_text())
-        if self._end is not None and self.position >= self._end:
+        numbers = self._due.take(self._began_s, limit)
+        if numbers is None:
             return None
-        due = int((time.time() - self._began_s) * RATE)
-        stop = min(due, self.position + limit, due if self._end is None else self._end)
-        if stop <= self.position:
+        if not len(numbers):
             time.sleep(min(timeout_s, 0.005))
             return Batch.of_watermark(NO_WATERMARK)
-        numbers = np.arange(self.position, stop)
-        self.position = stop
         made = Batch.of({{"msg": numbers, "message": self._texts.take(numbers % MADE)}}, MESSAGES)
         if self._began_s:  # a sensor has made them when they were due, whenever somebody comes to read them
             late_s = time.time() - self._began_s - numbers / RATE

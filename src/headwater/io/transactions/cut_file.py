@@ -11,7 +11,7 @@ from typing import ClassVar
 from zlib import crc32
 
 from headwater.errors import InputError
-from headwater.flow.endpoints import Ledger, Transaction
+from headwater.flow.endpoints import CutTransaction, Ledger
 from headwater.io.files import explained, sync
 from headwater.io.transactions.journal import Journal
 
@@ -22,7 +22,7 @@ _FEW = 256  # bytes, with fewer than which another file could well begin: an emp
 _FORESEEN = 64  # bytes of what is written behind those, by which it is known to be ours
 
 
-class CutFile(Transaction):
+class CutFile(CutTransaction):
     """A sink that appends to a file; how it does so is its own business.
 
     The journal says of a part where it ended, and a checksum by which a file that another has put in its place is told: it
@@ -67,10 +67,6 @@ class CutFile(Transaction):
         """Take note, before a first record is written, that what is behind the last part is ours, and may be cut off."""
         if self._journal.closed is not None:
             self._journal.close(None)
-
-    def prepare(self, number: int) -> None:
-        """Take note that a part ends here, once what it wrote is safe."""
-        self.cut(number)()
 
     def cut(self, number: int) -> Callable[[], None]:
         """End a part here; more may be behind it when it is safe."""

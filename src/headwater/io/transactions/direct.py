@@ -8,11 +8,11 @@ from typing import Any
 
 from headwater.data.batch import Batch
 from headwater.data.schema import Schema
-from headwater.flow.endpoints import Ledger, Refused, Sink, Transaction, account_of, flush, tell_idle, throttle_by
+from headwater.flow.endpoints import CutTransaction, Ledger, Refused, Sink, account_of, flush, tell_idle, throttle_by
 from headwater.io.transactions.journal import Journal
 
 
-class Direct(Transaction):
+class Direct(CutTransaction):
     """Writes at once, and takes note of a part when the other side has it all: at least once."""
 
     def __init__(self, sink: Sink, schema: Schema, ledger: Ledger) -> None:
@@ -50,10 +50,6 @@ class Direct(Transaction):
     def idle(self, idle: bool) -> None:
         """Tell it that nobody needs to wait for the stream, or again."""
         tell_idle(self._writer, idle)
-
-    def prepare(self, number: int) -> None:
-        """Wait until nothing is left in a buffer, then take note."""
-        self.cut(number)()
 
     def cut(self, number: int) -> Callable[[], None]:
         """Wait until nothing is left in a buffer, which takes the writer's own thread; the note is for later."""

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 from headwater.data.batch import Batch
 from headwater.data.frames import pack
 from headwater.errors import InputError
-from headwater.flow.endpoints import Ledger, Refused, Transaction
+from headwater.flow.endpoints import CutTransaction, Ledger, Refused
 from headwater.io.files import explained, replace_whole, sync
 from headwater.io.forwarding.refusals import keep_refused
 from headwater.io.forwarding.troubles import Troubles, told
@@ -59,7 +59,7 @@ class _Part:
 _EMPTY = _Part(0, 0)
 
 
-class Outbox(Throttled, Transaction):
+class Outbox(Throttled, CutTransaction):
     """Keeps parts as files beside the checkpoint; a thread delivers those that are committed, in their order.
 
     A part whose checkpoint is complete is delivered now, or when the other side is back, or by the next run. What the other
@@ -116,10 +116,6 @@ class Outbox(Throttled, Transaction):
 
     def _share_taken(self) -> float:
         return (self._due_bytes + self._memory_bytes) / self._most_bytes
-
-    def prepare(self, number: int) -> None:
-        """Keep the part as a file until it is delivered."""
-        self.cut(number)()
 
     def cut(self, number: int) -> Callable[[], None]:
         """End the part here; its file is for later."""

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from headwater.data.batch import Batch
 from headwater.errors import InputError
-from headwater.flow.endpoints import Ledger, Refused, Transaction
+from headwater.flow.endpoints import CutTransaction, Ledger, Refused
 from headwater.io.files import replace_whole
 from headwater.io.sifting import without
 from headwater.io.sqlite import SqliteWriter
@@ -18,7 +18,7 @@ from headwater.io.transactions.frames import packed_part, part_in
 log = logging.getLogger(__name__)
 
 
-class SqliteTable(Transaction):
+class SqliteTable(CutTransaction):
     """A table in whose file another one says which part is its last.
 
     The rows of one part at a time are in the file's open transaction. While that part is prepared and not committed, rows
@@ -54,10 +54,6 @@ class SqliteTable(Transaction):
             raise
         self._part.append(without(batch, refused))
         return refused
-
-    def prepare(self, number: int) -> None:
-        """Keep the part as a file until it is committed."""
-        self.cut(number)()
 
     def cut(self, number: int) -> Callable[[], None]:
         """End the part here; its file is for later."""

@@ -23,7 +23,7 @@ from headwater.data.batch import Batch, concat_batches
 from headwater.data.column import Text
 from headwater.data.schema import Schema
 from headwater.data.text_format import TextFormat
-from headwater.flow.endpoints import Ledger, Refused, StagedWriter, Transaction
+from headwater.flow.endpoints import CutTransaction, Ledger, Refused, StagedWriter
 from headwater.io.files import explained, sync
 from headwater.io.json.texts import JsonTexts
 from headwater.io.sifting import sifted
@@ -89,7 +89,7 @@ class TableStaging:
             raise explained(error, path, "write") from error
 
 
-class TableParts(Transaction, StagedWriter):
+class TableParts(CutTransaction, StagedWriter):
     """A table, as who lets its files appear sees it; with `anew`, a first run begins with an empty one."""
 
     def __init__(
@@ -104,8 +104,6 @@ class TableParts(Transaction, StagedWriter):
     ) -> None:
         self._place, self._run = Path(path).absolute(), ledger.name
         self.staging: TableStaging = TableStaging(str(self._place), self._run, schema, by, form)
-        if anew and self._place.is_file():
-            self._place.unlink()  # what was a file becomes a folder
         self._staged: list[list[str]] = []  # folders and files of the part that is being written
         self._waiting: list[Batch] = []
         self._lock = Lock()  # one thread writes the files of a part while another lets those of the one before appear
@@ -136,10 +134,6 @@ class TableParts(Transaction, StagedWriter):
         if len(kept):
             self._waiting.append(kept)
         return refused
-
-    def prepare(self, number: int) -> None:
-        """Have all files of the part written, out of sight."""
-        self.cut(number)()
 
     def cut(self, number: int) -> Callable[[], None]:
         """End the part behind the records that wait now; they do until they are in files."""

@@ -13,6 +13,7 @@ from headwater.web.api import Api, of_flow
 from headwater.web.figures import clipped
 from headwater.web.frame import Frame, empty, title
 from headwater.web.series import clock
+from headwater.web.side import Side
 from headwater.web.step_panel import as_text
 from headwater.web.table import Column, Table
 
@@ -130,12 +131,8 @@ class _Editor:
         self._frame, self._replay = frame, replay
         self._letter: Any = None
         self._inputs: dict[str, Any] = {}
-        self._dialog = ui.dialog().props("position=right full-height")
-        with self._dialog, ui.element("div").classes("hw-side").props("role=dialog aria-labelledby=letter-title"):
-            with ui.element("div").classes("hw-row"):
-                self._title = ui.label().classes("hw-title").props("id=letter-title")
-                ui.element("div").classes("hw-grow")
-                ui.button("Close", on_click=self._dialog.close).props("flat dense no-caps")
+        self._side = Side("letter-title")
+        with self._side:
             self._error = ui.label().classes("hw-mono hw-trouble")
             self._fields = ui.element("div").style("display: flex; flex-direction: column; gap: 10px")
             self._wrong = ui.label().classes("hw-trouble").props("role=alert")
@@ -144,7 +141,7 @@ class _Editor:
     def open(self, letter: Any) -> None:
         """Show a letter."""
         self._letter, self._inputs = letter, {}
-        self._title.set_text(f"Letter {letter['id']}, from step {letter['step']}")
+        self._side.name(f"Letter {letter['id']}, from step {letter['step']}")
         self._error.set_text(clipped(letter["error"], 5000))
         self._wrong.set_visibility(False)
         self._fields.clear()
@@ -163,7 +160,7 @@ class _Editor:
                     "hw-soft"
                 )
                 ui.label(as_text(record)).classes("hw-mono")
-        self._dialog.open()
+        self._side.open()
 
     async def _go(self) -> None:
         changes = {}
@@ -176,5 +173,5 @@ class _Editor:
                 return
             if value != self._letter["record"][name]:
                 changes[name] = value
-        self._dialog.close()
+        self._side.close()
         await self._replay([self._letter["id"]], changes)
