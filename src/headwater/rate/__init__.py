@@ -16,8 +16,9 @@ keeper     starts a lane again that died; forks has it forked from a warm parent
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from headwater.lazy import lazy_names
 
 if TYPE_CHECKING:
     from headwater.rate.asking import Answer, Holder, Room, room
@@ -55,12 +56,4 @@ _FROM = {
     "start": "starting",
 }
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _FROM:
-        raise AttributeError(f"module 'headwater.rate' has no attribute {name!r}")
-    return getattr(import_module(f"headwater.rate.{_FROM[name]}"), name)
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = lazy_names(__name__, _FROM)
