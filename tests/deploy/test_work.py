@@ -26,10 +26,10 @@ from headwater.deploy.control.messages import (
     Took,
     Unfit,
 )
-from headwater.deploy.luggage import Waiting
 from headwater.deploy.part import Part, Promise, checksum, sealed
 from headwater.deploy.site.folder import SiteFolder
 from headwater.deploy.site.work import Work
+from headwater.deploy.state_transfer import Waiting
 from headwater.engine.checkpoint.recovery import VERSION
 from headwater.engine.checkpoint.store import Store
 from headwater.flow.contract import Contract
@@ -166,7 +166,7 @@ def test_a_part_takes_over_the_files_of_the_one_before_it(work, certificates, tm
 
 def test_all_that_a_part_goes_on_from_is_safe_on_disk_before_it_is_said_to_be_here(work, certificates, monkeypatch):
     safe = set()
-    monkeypatch.setattr("headwater.deploy.luggage.sync", lambda path: safe.add(Path(path)))
+    monkeypatch.setattr("headwater.deploy.state_transfer.sync", lambda path: safe.add(Path(path)))
     work.told(Install("tanks-1", signed(certificates, "tanks-1")))
     notes = work.folder.home("tanks-1").checkpoint / "sources" / "levels"
     notes.mkdir(parents=True)
@@ -242,7 +242,7 @@ def test_more_state_than_can_travel_is_told_and_stays(work, certificates, monkey
     store = Store(work.folder.home("tanks-1").checkpoint)
     content = {"version": VERSION, "steps": {}, "positions": {}, "tasks": {}}
     store.write(1, content, [b"x" * 1000])
-    monkeypatch.setattr("headwater.deploy.luggage.MOST_BYTES", 1000)
+    monkeypatch.setattr("headwater.deploy.state_transfer.MOST_BYTES", 1000)
     (said,) = work.told(Fetch("tanks-1", "tanks-2"))
     assert isinstance(said, Unfit)
     assert "the state of the part at site 'barn'" in said.why

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from headwater.cli.run import JSON
+from headwater.cli.parameters import JSON
 from headwater.cli.screen import print_json, progress
 from headwater.cli.sites import STATE, Coordinators, print_sites
 from headwater.deploy.control.messages import Ask

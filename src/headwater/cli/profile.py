@@ -10,9 +10,9 @@ import typer
 from rich.table import Table
 
 from headwater.cli.locate import find_flow
+from headwater.cli.parameters import JSON
 from headwater.cli.promise import contract_of
 from headwater.cli.rewire import rewired
-from headwater.cli.run import JSON
 from headwater.cli.screen import console, print_json, progress
 from headwater.cli.writable import check_file
 from headwater.errors import FlowError

@@ -14,10 +14,11 @@ from rich.console import Console
 from headwater.cli.forward import forwarded
 from headwater.cli.keeping import leave_to_lane
 from headwater.cli.locate import find_flow
+from headwater.cli.parameters import FLOW, JSON
 from headwater.cli.plugins import spark_job
 from headwater.cli.promise import contract_of, give_way, keeps, promised_on_spark, promised_run
 from headwater.cli.rewire import rewired, source_of
-from headwater.cli.screen import console, err, live, print_json, print_report, progress, want_json
+from headwater.cli.screen import console, err, live, print_json, print_report, progress
 from headwater.cli.signals import stopped_by_signals
 from headwater.cli.site_web import check_dashboard
 from headwater.cli.stdout import carries_records
@@ -37,12 +38,7 @@ from headwater.flow.flow import DEAD_LETTERS, Flow
 from headwater.io.urls import path_in, shown
 from headwater.metrics import Report
 
-FLOW = Annotated[str, typer.Argument(help="module:name, path/to/flow.py[:name], or a bundled flow such as riot:etl")]
 _SPARK = "spark"
-JSON = Annotated[
-    bool,
-    typer.Option("--json", callback=want_json, is_eager=True, help="print one JSON document and nothing else"),
-]
 
 
 def run(

@@ -11,7 +11,8 @@ from typing import Annotated
 import typer
 
 from headwater.cli.locate import find_flow
-from headwater.cli.run import FLOW, JSON, parsed_settings
+from headwater.cli.parameters import FLOW, JSON
+from headwater.cli.run import parsed_settings
 from headwater.cli.screen import console, err, print_json
 from headwater.flow.duration import microseconds_of
 

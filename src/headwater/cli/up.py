@@ -25,7 +25,7 @@ from headwater.cli.sites import SITES, STATE, Coordinators
 from headwater.deploy.bridge.links import Address
 from headwater.deploy.coordinator.state import StateFolder
 from headwater.deploy.local.cuts import CutLink, Cuts
-from headwater.deploy.local.ground import Ground
+from headwater.deploy.local.emulation import Emulation
 from headwater.deploy.local.relay import LOOPBACK
 from headwater.deploy.ports import free_port
 from headwater.deploy.token import make_token, use_token
@@ -97,16 +97,16 @@ def up(
         folder.identity()
         at = folder.settled_address(LOOPBACK, free_port(LOOPBACK))
         servers = [at, *((LOOPBACK, port) for port in reach or ())]
-        ground = Ground(where, sites, servers, namespaces=namespaces, core_ips=core_ips)
+        emulation = Emulation(where, sites, servers, namespaces=namespaces, core_ips=core_ips)
         try:
-            for line in ground.told:
+            for line in emulation.told:
                 log.info("%s", line)
             with ExitStack() as last:
                 plans = _planned(flow or [], net, Ask(rate=rate, pin=pin, measured_on=measured_on), folder, last)
                 last.enter_context(site_dashboard(web, web_at, folder, where, lambda: plans))
-                _run(sites, folder, ground, at, dict(where.spark))
+                _run(sites, folder, emulation, at, dict(where.spark))
         finally:
-            ground.close()
+            emulation.close()
     finally:
         lock.release()
 
@@ -122,16 +122,16 @@ def _planned(flows: list[str], net: Path, asked: Ask, folder: StateFolder, last:
     return plans_of_flows(flows, net, asked, deployer)
 
 
-def _run(sites: list[str], folder: StateFolder, ground: Ground, at: Address, masters: dict[str, str]) -> None:
+def _run(sites: list[str], folder: StateFolder, emulation: Emulation, at: Address, masters: dict[str, str]) -> None:
     leaving = threading.Event()
     before = {
         number: signal.signal(number, lambda signum, frame: leaving.set()) for number in (signal.SIGINT, signal.SIGTERM)
     }
     running: dict[str, subprocess.Popen[bytes]] = {}
-    links = _Links(Cuts(folder.path / SITES), sites, ground)
+    links = _Links(Cuts(folder.path / SITES), sites, emulation)
 
     def started(name: str) -> subprocess.Popen[bytes]:
-        return _started(name, folder.path / SITES / name, ground, at, masters.get(name))
+        return _started(name, folder.path / SITES / name, emulation, at, masters.get(name))
 
     try:
         for name in sites:
@@ -160,28 +160,28 @@ def _chosen(net: Net, only: list[str] | None) -> list[str]:
     return sites
 
 
-def _started(name: str, place: Path, ground: Ground, at: Address, master: str | None) -> subprocess.Popen[bytes]:
+def _started(name: str, place: Path, emulation: Emulation, at: Address, master: str | None) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "headwater", "site", "--name", name, "--state", str(place)]
     command += [] if master is None else ["--kind", "spark", "--master", master]
-    host, port = ground.way_to(at)
+    host, port = emulation.way_to(at)
     # Ctrl-C is for us, who tell each once
-    return ground.start(name, [*command, "--join", f"{host}:{port}", "--listen", ground.address(name), "--leash"])
+    return emulation.start(name, [*command, "--join", f"{host}:{port}", "--listen", emulation.address(name), "--leash"])
 
 
 class _Links:
     """The links between the sites, cut as somebody asks for."""
 
-    def __init__(self, cuts: Cuts, sites: list[str], ground: Ground) -> None:
-        self._cuts, self._sites, self._ground = cuts, sites, ground
+    def __init__(self, cuts: Cuts, sites: list[str], emulation: Emulation) -> None:
+        self._cuts, self._sites, self._emulation = cuts, sites, emulation
         self._cut: list[CutLink] = []
-        cuts.begin(sites, ground.why_uncut())
+        cuts.begin(sites, emulation.why_uncut())
 
     def look(self) -> None:
         """Cut and mend what should be by now."""
         asked = self._cuts.asked(time.time())
         if asked == self._cut:
             return
-        self._ground.cut(asked)
+        self._emulation.cut(asked)
         self._cuts.did(self._sites, asked)
         told = "; ".join(f"'{each.one}' and '{each.other}' ({each.how})" for each in asked)
         log.info("links that are cut: %s", told or "none")

@@ -19,7 +19,7 @@ from headwater.errors import HeadwaterError, RunError, listed, suggestion
 from headwater.flow.flow import Flow
 from headwater.io.files import explained, sync
 from headwater.io.lock import Lock
-from headwater.io.moved import moved_to, note_moved, refuse_moved
+from headwater.io.move_marker import moved_to, note_moved, refuse_moved
 from headwater.operators.moment import Moment
 
 Runner = Literal["engine", "spark"]

@@ -28,7 +28,7 @@ import msgspec
 
 from headwater.errors import RateError
 from headwater.rate import process
-from headwater.rate.alone import alone
+from headwater.rate.exclusive import exclusive
 from headwater.rate.grade import Grade, Name, grade_here, share
 from headwater.rate.home import BOOK, LOCK, SOCKET, folder
 from headwater.rate.ledger import Keeper, Ledger, Refusal, Reservation
@@ -292,7 +292,7 @@ async def serve(
     If it is open everybody may look, and a group's members may ask for promises too.
     """
     home.mkdir(mode=0o755 if is_open else 0o700, parents=True, exist_ok=True)
-    with alone(home / LOCK, f"a supervisor runs already in {home}"):
+    with exclusive(home / LOCK, f"a supervisor runs already in {home}"):
         supervisor = Supervisor(home, grade or grade_here(), cores, group)
         (home / SOCKET).unlink(missing_ok=True)
         stopping = asyncio.Event()

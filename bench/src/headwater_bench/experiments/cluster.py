@@ -74,7 +74,6 @@ def run(
         "repeats": times,
     }
     if output is not None:
-        output.mkdir(parents=True, exist_ok=True)
         rows = [{"form": form, "messages_per_s": rate} for form, rate in answer["rates"].items()]
         write_rows(rows, output / "cluster.csv")
     return answer

@@ -51,7 +51,6 @@ def run(
         counts += counted
         violations += found
     if output is not None:
-        output.mkdir(parents=True, exist_ok=True)
         write_rows(violations, output / "faults.csv")
     if violations:
         raise AssertionError(f"{len(violations)} of {len(chosen)} seeds: {violations[:5]}; replay one with --seed")

@@ -73,7 +73,6 @@ def run(
     lost = answer["filter"]["qos1_lost"] + answer["filter"]["durable_lost"]
     answer["lost"] = sum(answer[task]["lost"] for task in TASKS) + lost
     if output is not None:
-        output.mkdir(parents=True, exist_ok=True)
         write_rows(rows, output / "mqtt.csv")
     return answer
 

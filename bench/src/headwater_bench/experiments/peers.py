@@ -284,7 +284,6 @@ def table(answer: dict[str, Any]) -> str:
 
 
 def _write(cases: list[dict[str, Any]], answer: dict[str, Any], output: Path) -> None:
-    output.mkdir(parents=True, exist_ok=True)
     write_rows(cases, output / "peers.csv")
     (output / "peers.txt").write_text(table(answer) + "\n")
     from headwater_bench.experiments.plots import figure

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from headwater.deploy.api import wishes
+from headwater.deploy.api import requests
 from headwater.serve.schema import (
     ANY_OBJECT,
     NUMBER,
@@ -22,13 +22,13 @@ from headwater.serve.schema import (
 
 _, _WISHES = msgspec.json.schema_components(
     [
-        wishes.MoveWish,
-        wishes.DrainWish,
-        wishes.OpenWish,
-        wishes.PlanWish,
-        wishes.FrontWish,
-        wishes.TryWish,
-        wishes.RehearsalWish,
+        requests.MoveRequest,
+        requests.DrainRequest,
+        requests.OpenRequest,
+        requests.PlanRequest,
+        requests.FrontRequest,
+        requests.TryRequest,
+        requests.RehearsalRequest,
     ],
     ref_template="#/components/schemas/{name}",
 )

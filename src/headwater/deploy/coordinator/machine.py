@@ -49,9 +49,9 @@ from headwater.deploy.coordinator.events import (
     Stop,
     Undo,
 )
-from headwater.deploy.coordinator.flowing import link
 from headwater.deploy.coordinator.site import Site
 from headwater.deploy.coordinator.state import CoordinatorState, Deployment, Move
+from headwater.deploy.coordinator.traffic import link
 from headwater.errors import RunError, listed, suggestion
 
 _OVER = ("stopped", "ended")  #: phases of a part that nothing is at work for
@@ -158,7 +158,7 @@ class Coordinator:
         id = None if deployed is None else deployed.id_at(site.hello.name)
         part = next((each for each in report.parts if each.id == id), None)
         if part is not None:
-            site.flowing.note(part.id, report.clock_s, part.sinks)
+            site.traffic.note(part.id, report.clock_s, part.sinks)
 
     def _deploy(self, deployed: Deployment) -> None:
         if self.kept.deployed is not None:
@@ -465,7 +465,7 @@ class Coordinator:
 
     def _links(self, deployed: Deployment) -> list[dict[str, Any]]:
         """Describe what crosses between sites, each way by itself."""
-        senders = {name: site.flowing for name, site in self.sites.items()}
+        senders = {name: site.traffic for name, site in self.sites.items()}
         crossing: dict[tuple[str, str], list[str]] = {(one, other): [] for one, other in deployed.joined}
         for stream, origin, target in deployed.streams:
             crossing.setdefault((origin, target), []).append(stream)

@@ -53,11 +53,11 @@ from headwater.deploy.coordinator.moves import MoveAccount, Moves
 from headwater.deploy.coordinator.policing import Policing
 from headwater.deploy.coordinator.stages import Stages
 from headwater.deploy.coordinator.state import Deployment, Move, StateFolder
-from headwater.deploy.luggage import check_size, made_in, unpacked
 from headwater.deploy.part import SealedPart, sealed
 from headwater.deploy.policies.policy_state import Decision
 from headwater.deploy.promise import promises_of
 from headwater.deploy.recut import check_move, going_on, movable, moved, recut
+from headwater.deploy.state_transfer import check_size, made_in, unpacked
 from headwater.deploy.token import COORDINATOR
 from headwater.errors import HeadwaterError, RunError, listed, suggestion
 from headwater.flow.flow import Flow

@@ -37,7 +37,6 @@ from headwater.deploy.control.messages import (
     Took,
     Unfit,
 )
-from headwater.deploy.luggage import bring_notes, check_size, lay_bridges, make_safe, packed, unpacked
 from headwater.deploy.part import Part, SealedPart, unpack
 from headwater.deploy.site.agent import (
     Agent,
@@ -56,6 +55,7 @@ from headwater.deploy.site.agent import (
 from headwater.deploy.site.folder import SiteFolder
 from headwater.deploy.site.on_spark import spark_folder
 from headwater.deploy.site.resources import Site
+from headwater.deploy.state_transfer import bring_notes, check_size, lay_bridges, make_safe, packed, unpacked
 from headwater.engine.checkpoint.chain import let_go
 from headwater.errors import HeadwaterError, RateError, RunError
 from headwater.io.lock import Lock

@@ -22,7 +22,7 @@ from headwater.rate import cgroups
 _LEAST_CORES = 0.2  #: with less a site takes minutes to start
 
 
-class Ground:
+class Emulation:
     """Where the sites of a net start; `told` says in a line each what this machine does not allow, and what it does."""
 
     def __init__(
