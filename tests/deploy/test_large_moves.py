@@ -201,7 +201,9 @@ def strike(farm, moment, who):
 
 def left_behind(farm):
     """Return what sites keep of moves that are over."""
-    return [str(path) for name in SITES for folder in ("ahead", "warm") for path in (farm.site(name) / folder).glob("*")]
+    return [
+        str(path) for name in SITES for folder in ("ahead", "warm") for path in (farm.site(name) / folder).glob("*")
+    ]
 
 
 CASES = [(moment, who) for moment in MOMENTS for who in ("source", "target", "coordinator")]

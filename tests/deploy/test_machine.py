@@ -263,7 +263,9 @@ class World:
                 self.announced[site] = {id}
                 self.agents[site].prepares(id)
             case SendAhead(id, move, steps):
-                self.begin_to_send(site, id, move, {f"{move}/{step}": step for step in steps if self.chance.random() < 0.8})
+                self.begin_to_send(
+                    site, id, move, {f"{move}/{step}": step for step in steps if self.chance.random() < 0.8}
+                )
             case SendMore():
                 self.send_more(site)
             case KeepPiece(piece):

@@ -296,7 +296,9 @@ def test_state_goes_ahead_piece_by_piece_as_they_come(work, certificates, monkey
     assert said == [Sent("tanks-1", "tanks-2", {piece.key: "goes"})]
 
 
-def test_large_state_of_a_part_that_has_saved_all_anew_goes_by_pieces_when_it_has_stopped(work, certificates, monkeypatch):
+def test_large_state_of_a_part_that_has_saved_all_anew_goes_by_pieces_when_it_has_stopped(
+    work, certificates, monkeypatch
+):
     monkeypatch.setattr("headwater.deploy.ahead.LARGE", 100)
     monkeypatch.setattr("headwater.deploy.site.work._HEAVY_BYTES", 100)
     work.told(Install("tanks-1", signed(certificates, "tanks-1")))
