@@ -54,6 +54,8 @@ class Wire:
             while self._unsaid:
                 left = memoryview(self._unsaid[0])
                 while left:
+                    if self._writer.transport.is_closing():  # what is written then is lost, and warned of each time
+                        raise ConnectionResetError
                     self._writer.write(left[:_PIECE])
                     await self._writer.drain()
                     left = left[_PIECE:]
