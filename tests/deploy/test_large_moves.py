@@ -207,7 +207,7 @@ def left_behind(farm):
 
 
 CASES = [(moment, who) for moment in MOMENTS for who in ("source", "target", "coordinator")]
-FEW = [("pieces", "target"), ("is_there", "source"), ("cut", "coordinator")]
+FEW = [("pieces", "source"), ("cut", "coordinator")]
 
 
 @pytest.mark.parametrize("cases", [FEW, pytest.param(CASES, marks=pytest.mark.thorough)], ids=["few", "all"])
