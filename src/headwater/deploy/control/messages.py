@@ -180,11 +180,16 @@ class Took(msgspec.Struct, frozen=True, tag="took"):
 
 
 class Fetch(msgspec.Struct, frozen=True, tag="fetch"):
-    """The coordinator wants the checkpoint of a part that was told to stop, once it has."""
+    """The coordinator wants the checkpoint of a part that was told to stop, once it has.
+
+    Where that is much, because the part has saved all anew since state went ahead, that goes by pieces first, and the
+    coordinator asks again.
+    """
 
     id: str
     move: str = ""  #: for which: one that was asked for before is of no use
     known: list[str] = []  #: keys of state that is where it will be needed
+    steps: dict[str, str] = {}  #: of the part, and the site where each will be
 
 
 class Fetched(msgspec.Struct, frozen=True, tag="fetched"):
@@ -263,7 +268,7 @@ def packed(message: Message) -> bytes:
     return _encoder.encode(message)
 
 
-def unpacked(data: bytes) -> Message:
+def unpacked(data: bytes | bytearray) -> Message:
     """Return the message that bytes are; RunError for what is none."""
     try:
         found: Message = _decoder.decode(data)

@@ -29,7 +29,7 @@ from headwater.deploy.control.messages import (
     Unfit,
     Want,
 )
-from headwater.deploy.coordinator.ahead import Ahead
+from headwater.deploy.coordinator.ahead import Ahead, steps_then
 from headwater.deploy.coordinator.events import (
     Begin,
     Command,
@@ -96,6 +96,8 @@ class Coordinator:
             case Left(name):
                 if name in self.sites:
                     self.sites[name].here = False
+                for sender in self._ahead.senders & self.sites.keys():
+                    self.sites[sender].asked = ""
                 self._ahead = Ahead()  # what it had, or was to have, is asked for again
             case Heard(name, Piece() | Sent() | Have() | Took() as message):
                 if self._moves(message.move) and (move := self._flow.moving) is not None:
@@ -345,12 +347,18 @@ class Coordinator:
         commands: list[Command] = []
         for name in _changing(deployed, move):
             site = self.sites.get(name)
-            if site is None or not site.here or name in self._taken or site.asked == move.id:
+            if site is None or not site.here or name in self._taken:
+                continue
+            known = move.known.get(name, [])
+            if self._ahead.is_there(move, [name]):  # there was too much for one message
+                move.known[name] = known = sorted({*known, *self._ahead.known(move, name)})
+                self._ahead.forget(name)
+            elif site.asked == move.id:
                 continue
             id = deployed.id_at(name)
             if any(isinstance(word, Want) and word.id == id and not word.running for word in site.told):
                 site.asked = move.id
-                commands.append(Say(name, Fetch(id, move.id, self._ahead.known(move, name))))
+                commands.append(Say(name, Fetch(id, move.id, known, steps_then(deployed, move, name))))
         return commands
 
     def _prepare(self, deployed: Deployment, move: Move) -> list[Command]:
@@ -374,7 +382,8 @@ class Coordinator:
         stop = _changing(deployed, move)
         commands += self._ahead.ask(deployed, move, [name for name in stop if self._is_here(name)])
         if self._ahead.is_there(move, stop) and all(self._is_routed(deployed, name) for name in move.go_on):
-            move.cut = True
+            move.cut, move.known = True, {name: self._ahead.known(move, name) for name in stop}
+            self._ahead = Ahead()
             commands.append(Keep())
         return commands
 

@@ -400,7 +400,7 @@ class Server:
             recut(flow, deployed.sites, then.sites, kept, into, on)
             made = {name: made_in(path) for name, path in into.items()}
             for name, files in made.items():
-                check_size(files, name)
+                check_size(sum(map(len, files.values())), f"the part at site '{name}'")
             return made
         finally:
             shutil.rmtree(folder, ignore_errors=True)
