@@ -54,9 +54,9 @@ def run(
     take: Annotated[
         str, typer.Option(help="of the waiting records, taken in one activation: all, half, or a number")
     ] = "all",
-    workers: Annotated[int | None, typer.Option(help="worker threads [default: number of processors]")] = None,
+    workers: Annotated[int | None, typer.Option(help="worker threads [default: one for each core]")] = None,
     lanes: Annotated[
-        str | None, typer.Option(help="processes of one worker each: a number, or auto for one on each processor")
+        str | None, typer.Option(help="processes of one worker each: a number, or auto for one on each core")
     ] = None,
     rate: Annotated[str | None, typer.Option(help="replay the sources at this many records/s, open loop")] = None,
     duration: Annotated[str | None, typer.Option("--for", help="stop reading after this long, such as 30s")] = None,

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from headwater.cores import usable_cores
 from headwater.rate import cgroups
 from headwater.rate.cgroups import Groups
 from headwater.rate.ledger import Reservation
@@ -32,6 +33,11 @@ class Grade:
     how: str
     better: str = ""  #: the one thing that would give a better grade
     groups: Groups | None = None
+
+    @property
+    def cores(self) -> float:
+        """Cores that lanes may use together: where groups are made, what the bounds there leave."""
+        return usable_cores(None if self.groups is None else self.groups.base)
 
     def protect(self, lane: Reservation) -> None:
         """Give a lane what it has reserved, by the means of this grade."""

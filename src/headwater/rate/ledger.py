@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
@@ -86,8 +85,8 @@ def _lanes(cores: float) -> str:
 class Ledger:
     """Grants cores while there are any, and never more."""
 
-    def __init__(self, cores: float | None = None, held: Iterable[Reservation] = ()) -> None:
-        self.cores = float(len(os.sched_getaffinity(0))) if cores is None else cores
+    def __init__(self, cores: float, held: Iterable[Reservation] = ()) -> None:
+        self.cores = cores
         self.held = {each.id: each for each in held}
 
     @property

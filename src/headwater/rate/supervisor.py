@@ -76,7 +76,7 @@ class Supervisor:
         self._gid = None if group is None else gid_of(group)
         place = str(home.resolve()).encode()
         self._sign = hashlib.sha256(place).hexdigest()[:6]  #: tells our groups from other folders'
-        self.ledger = Ledger(cores, self._read())
+        self.ledger = Ledger(grade.cores if cores is None else cores, self._read())
         self.told: dict[str, Tell] = {}
         self._told_s: dict[str, float] = {}  #: when that was
         self._released: set[str] = set()  #: whose groups may still be there: until its last thread is gone, one is busy
