@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 
 from headwater import Contract
 from headwater.cli import add_commands, app
-from headwater.cli.promise import give_way
+from headwater.cli.promise import GivingWay
 from headwater.errors import RateError
 from headwater.rate import home as home_of
 from headwater.rate.cgroups import Groups
@@ -276,11 +276,11 @@ def test_a_supervisor_that_was_started_for_a_promise_is_its_owners_alone_and_wha
 
 
 def test_one_that_is_stopped_is_told_as_that_and_waited_for_by_nobody(home, monkeypatch):
-    client, idle = Client(home), []
+    client, gave_way = Client(home), []
     client.say(Status())
     client.close()
     monkeypatch.setattr("headwater.rate.client._ANSWER_S", 3600.0)
-    monkeypatch.setattr("headwater.rate.grade.run_idle", lambda: idle.append(True))
+    monkeypatch.setattr("headwater.rate.grade.run_idle", lambda pids, *, idle: gave_way.append(idle))
     monkeypatch.setenv("HEADWATER_RUNTIME", str(home))
     pid = supervisor_pid(home)
     os.kill(pid, signal.SIGSTOP)
@@ -289,10 +289,10 @@ def test_one_that_is_stopped_is_told_as_that_and_waited_for_by_nobody(home, monk
             board(home)
         command = [sys.executable, "-m", "headwater", "status", "--json"]
         shown = subprocess.run(command, cwd=home, capture_output=True, text=True, check=False)
-        give_way()  # as a flow does that is promised nothing, and runs all the same
+        GivingWay().begin()  # as a flow does that is promised nothing, and runs all the same
     finally:
         os.kill(pid, signal.SIGCONT)
-    assert idle == [True]
+    assert gave_way == [True]
     assert shown.returncode == 1
     said = json.loads(shown.stdout)
     assert (said["supervisor"], said["servers"]) == (False, [])

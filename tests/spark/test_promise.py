@@ -132,7 +132,7 @@ def test_a_flow_on_spark_without_a_promise_gives_way_to_those_that_have_one(tmp_
         did.append("started")
         raise RunError("that is all")
 
-    monkeypatch.setattr("headwater.cli.run.give_way", lambda: did.append("gave way"))
+    monkeypatch.setattr("headwater.cli.promise.GivingWay.begin", lambda self: did.append("gave way"))
     monkeypatch.setattr("headwater.spark.start", start)
     add_commands()
     CliRunner().invoke(app, ["run", str(tmp_path / "counting.py"), "--on", "spark"])
