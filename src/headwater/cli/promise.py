@@ -169,7 +169,10 @@ def promised_on_spark(
     with progress(f"asking for {contract}"):
         asked = Application(flow, contract, profile=measured, best_effort=best_effort)
     held = asked.admitted
-    err.print(f"{flow.name} is promised {contract}: {asked.cores} cores reserved for Spark, grade {held.grade}")
+    _say(
+        f"{flow.name} is promised {contract}: {asked.cores} cores reserved for Spark (an estimate, without a trial: the "
+        f"{held.estimated:.2f} that the engine would need, rounded up), grade {held.grade}"
+    )
     with progress("starting Spark"):
         return asked.started(
             lambda: spark.start(
