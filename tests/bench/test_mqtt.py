@@ -59,7 +59,7 @@ def test_what_the_load_carries_is_told_over_the_rates_that_were_asked_for(monkey
         return [Step(2_000_000 if task == "echo" else 400_000, 1.0, 0, 0, 1.0, 5.0, 0.1, 0.5)]
 
     monkeypatch.setattr(mqtt, "_climb", climb)
-    monkeypatch.setattr(mqtt.shutil, "which", lambda name: None)
+    monkeypatch.setattr("shutil.which", lambda name: None)
     answer = mqtt.run()
     assert answer["generator"]["echo_over_demanded"] == {"filter": 10.0, "filter, QoS 1": 20.0, "etl": 20.0}
     assert "filter 200,000/s 10.0, filter, QoS 1 100,000/s 20.0, etl 100,000/s 20.0" in mqtt.table(answer)

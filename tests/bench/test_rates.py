@@ -333,7 +333,7 @@ def test_a_lap_that_hangs_is_a_failure_of_that_flow_and_the_rest_is_told(tmp_pat
         saw = {"lanes": lanes, "done_hz": 6e5 * lanes, "cores": lanes, "windows": 4, "kept": 4 if lanes == 1 else 0}
         return SimpleNamespace(returncode=0, stdout=json.dumps(saw).encode())
 
-    monkeypatch.setattr(two.subprocess, "run", ran)
+    monkeypatch.setattr(subprocess, "run", ran)
     monkeypatch.setattr(cores, "of_full_lane", lambda name, path: path)
     monkeypatch.setattr(two, "_LESS", (1.0, 0.95))
     paths = {name: str(tmp_path / f"{name}.json") for name in ("etl", "pred")}
