@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headwater.cli.locate import find_flow
-from headwater.cli.promise import contract_of, give_way, promised_run
+from headwater.cli.promise import GivingWay, contract_of, promised_run
 from headwater.cli.rewire import rewired
 from headwater.data.jit import answering_at_once
 from headwater.engine import RUNNERS, Options, start
@@ -51,12 +51,13 @@ def main() -> None:
             return
         ready, task = found
     if task.what == "run":
-        lane = Lane(to_server, task)
+        way = GivingWay()
+        lane, begin = Lane(to_server, task), partial(_begin, way)
         if ready is None:
-            code = lane.live(_make_flow, _begin)
+            code = lane.live(_make_flow, begin, way.look)
         else:
             flow, ahead = ready
-            code = lane.live(lambda _: flow, partial(_begin, ahead=ahead))
+            code = lane.live(lambda _: flow, partial(begin, ahead=ahead), way.look)
         sys.stdout.flush()
         os._exit(code)  # whatever a step has left behind that does not end
     answer = {"check": _checked, "replay": _replayed, "rest": _rested}.get(task.what)
@@ -189,7 +190,7 @@ def _ahead(task: Assignment, flow: Flow) -> Callable[[], AdvanceReservation] | N
     return partial(AdvanceReservation, flow, contract, profile=profile, best_effort=settings.best_effort)
 
 
-def _begin(task: Assignment, flow: Flow, ahead: AdvanceReservation | None = None) -> Any:
+def _begin(way: GivingWay, task: Assignment, flow: Flow, ahead: AdvanceReservation | None = None) -> Any:
     """Start the flow, and return the run in progress."""
     settings, home = task.settings, FlowHome(Path(task.home))
     options = _options(task)
@@ -218,7 +219,7 @@ def _begin(task: Assignment, flow: Flow, ahead: AdvanceReservation | None = None
             ahead=ahead,
             **({} if settings.trial else {"trial_s": 0.0}),
         )
-    give_way()
+    way.begin()
     return start(flow, on=settings.on, dead=dead, checkpoint=checkpoint, **options)
 
 

@@ -109,7 +109,7 @@ def _device(output: Path | None, as_json: bool) -> None:
     if as_json:
         print_json(found)
         return
-    console.print(f"[bold]{found['name']}[/bold]: {found['processor']}, {found['cores']} cores", highlight=False)
+    console.print(f"[bold]{found['name']}[/bold]: {found['processor']}, {found['cores']:g} cores", highlight=False)
     table = Table(show_header=False)
     drawn = found["energy"]
     rows = [

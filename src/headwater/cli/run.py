@@ -16,7 +16,7 @@ from headwater.cli.keeping import leave_to_lane
 from headwater.cli.locate import find_flow
 from headwater.cli.parameters import FLOW, JSON
 from headwater.cli.plugins import spark_job
-from headwater.cli.promise import contract_of, give_way, keeps, promised_on_spark, promised_run
+from headwater.cli.promise import GivingWay, contract_of, keeps, promised_on_spark, promised_run
 from headwater.cli.rewire import rewired, source_of
 from headwater.cli.screen import console, err, live, print_json, print_report, progress
 from headwater.cli.signals import stopped_by_signals
@@ -50,9 +50,9 @@ def run(
     take: Annotated[
         str, typer.Option(help="of the waiting records, taken in one activation: all, half, or a number")
     ] = "all",
-    workers: Annotated[int | None, typer.Option(help="worker threads [default: number of processors]")] = None,
+    workers: Annotated[int | None, typer.Option(help="worker threads [default: one for each core]")] = None,
     lanes: Annotated[
-        str | None, typer.Option(help="processes of one worker each: a number, or auto for one on each processor")
+        str | None, typer.Option(help="processes of one worker each: a number, or auto for one on each core")
     ] = None,
     rate: Annotated[str | None, typer.Option(help="replay the sources at this many records/s, open loop")] = None,
     duration: Annotated[str | None, typer.Option("--for", help="stop reading after this long, such as 30s")] = None,
@@ -258,6 +258,7 @@ def run(
     if contract is None or on == _SPARK:
         _refuse_of_promise(contract is not None, realtime=realtime, best_effort=best_effort, profile=profile)
     running: Any = None
+    way = GivingWay()
     if contract is not None and on == "engine":
         leave_to_lane()
     if on == _SPARK:
@@ -284,7 +285,7 @@ def run(
         else:
             from headwater import spark
 
-            give_way()
+            way.begin()
             with progress("starting Spark"):
                 of_spark |= {} if meaning is None else {"meaning": meaning}
                 running = spark.start(chosen, **of_spark, target=target, seconds=seconds)
@@ -301,7 +302,7 @@ def run(
                 checkpoint=kept,
             )
         elif running is None:
-            give_way()
+            way.begin()
             given = {name: value for name, value in engines.items() if value is not None}
             running = start(chosen, on=on, seconds=seconds, checkpoint=kept, **given)
         started(running)
@@ -314,7 +315,8 @@ def run(
             pages = watched(running, web_at, kept, dead)
         try:
             with pages:
-                report = live(running) if show else _waited(running, getattr(running, "status_line", None))
+                status_line = getattr(running, "status_line", None)
+                report = live(running, way.look) if show else _waited(running, status_line, way.look)
         except RunError as error:
             if error.report is not None:
                 _show(error.report, as_json=as_json, to=to)
@@ -452,11 +454,14 @@ def parsed_lanes(text: str | None) -> Lanes | None:
     return int(text)
 
 
-def _waited(running: Any, status_line: Callable[[], str] | None = None) -> Report:
+def _waited(
+    running: Any, status_line: Callable[[], str] | None = None, look: Callable[[], None] = lambda: None
+) -> Report:
     report: Report | None = None
     with progress(f"running {running.flow.name}") as say:
         while report is None:
             report = running.wait(0.2)
+            look()
             if status_line is not None and report is None and err.is_terminal:
                 say(status_line())
     return report

@@ -139,10 +139,12 @@ def _granted(reply: Reply, flow: Flow, asked: Reservation, most: int) -> Granted
         return reply
     if not isinstance(reply, Refused):
         raise RateError(f"the supervisor says {reply} where cores were asked for")
-    refusal = Refusal(reply.wanted, reply.left, tuple((name, held) for name, held in reply.holders), reply.why)
+    refusal = Refusal(
+        reply.wanted, reply.left, tuple((name, held) for name, held in reply.holders), reply.why, reply.said
+    )
     seen = "" if asked.measured is None else f" (its trial used {asked.measured:.2f})"
     demand = asked.demand if asked.measured is None else costing(asked.demand, reply.wanted / asked.estimated)
-    fits = "" if reply.why == "closed" else f"; {nearest(demand, asked.contract, refusal.left, most)}"
+    fits = "" if reply.why in ("closed", "unwritten") else f"; {nearest(demand, asked.contract, refusal.left, most)}"
     raise RateError(
         f"flow {flow.name!r} cannot be promised {asked.contract}: {refusal}{seen}{fits}{_MORE.get(reply.why, '')}"
     )

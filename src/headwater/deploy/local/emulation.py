@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 from collections.abc import Sequence
 from contextlib import nullcontext
 
+from headwater.cores import usable_cores
 from headwater.deploy.bridge.links import Address
 from headwater.deploy.local.carrier import Carrier, address_of
 from headwater.deploy.local.cuts import CutLink
@@ -122,7 +122,7 @@ class Emulation:
 
     def _ration(self, cores: dict[str, float]) -> None:
         """Bound the cores of sites that are slower than this machine, where control groups can be made."""
-        most = float(len(os.sched_getaffinity(0)))
+        most = usable_cores()
         self._cores = {site: max(share, _LEAST_CORES) for site, share in cores.items() if share < most}
         groups = cgroups.find() if self._cores else None
         if groups is not None:

@@ -7,6 +7,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from headwater.cores import usable_cores
 from headwater.deploy.control.messages import Lane, Resources
 from headwater.deploy.part import Promise
 from headwater.deploy.site.last_look import LastLook
@@ -38,7 +39,7 @@ class Site:
     def resources(self) -> Resources:
         """Return how things are."""
         now_s, said = time.time(), self._quotes
-        machine = float(len(os.sched_getaffinity(0)))
+        machine = usable_cores()
         lent = machine if said.cores is None else said.cores.at(now_s)
         cores = machine if lent is None else lent
         price = None if said.price is None else said.price.at(now_s)

@@ -15,6 +15,7 @@ from typing import NamedTuple
 import msgspec
 
 from headwater import __version__
+from headwater.cores import usable_cores
 from headwater.deploy.ahead import Kept, Sending, large_states, may_lack, sweep
 from headwater.deploy.bridge_ends import (
     note_addresses,
@@ -112,7 +113,7 @@ class Work:
         self._heavy = None
         listen = self.folder.listen
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-        cores = float(len(os.sched_getaffinity(0)))
+        cores = usable_cores()
         host, is_spark = None if listen is None else listen[0], self.folder.master is not None
         kind: Kind = "spark" if is_spark else "engine"
         return Hello(self.folder.name, __version__, PROTOCOL, host, cores, memory, kind)
