@@ -52,7 +52,7 @@ class Resources(msgspec.Struct, frozen=True, kw_only=True):
 
     cores: float  #: that the site lends
     free_memory_bytes: int
-    busy: float = 0.0  #: processes that want a core, for each that the machine has, over the last minute
+    busy: float = 0.0  #: the share of these cores that others had of late: all processes but the site's own
     capacity: float  #: cores that may be promised in all
     lanes: list[Lane] = []
     price: float | None = None  #: an hour, in whatever the net's prices are in; None where the site does not say

@@ -63,8 +63,8 @@ class Decider:
             return None
         look = self._look(seen, sites)
         self.waits = ""
-        if look.must_move and not look.moves:
-            self.waits = self.planner.no_site_admits(seen, look.now.reason)
+        if (look.must_move or look.crowded) and not look.moves:
+            self.waits = self.planner.no_site_admits(seen, look.crowded or look.now.reason)
         if not look.moves or not (look.must_move or look.gain >= self.policed.gain):
             self._since = None
             return None
@@ -166,6 +166,8 @@ class Decider:
         if look.must_move:
             left = dict.fromkeys(seen[at].why for at, _ in look.moves.values() if seen[at].why)
             return "; ".join(left) or look.now.reason
+        if look.crowded:
+            return "; ".join([*news, look.crowded])
         goal = str(look.then.objective).partition(" then ")[0]
         saved = f"{goal} {look.now.value:.4g} → {look.then.value:.4g}"
         return "; ".join([*news, saved])

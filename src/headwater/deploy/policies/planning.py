@@ -22,13 +22,14 @@ from headwater.net.device import DeviceClass
 from headwater.net.net import Net
 from headwater.net.table import net_from_table
 from headwater.place import Budget, Constraints, Objective, best, constrain
+from headwater.place.constraint_table import CPU, LIMITS, used_in_all
 from headwater.place.from_flow import problem_of
 from headwater.place.placement import Placement, judge
 from headwater.place.problem import DeviceUse, Problem
 from headwater.place.repair import repair
 
 _TIME_S = 0.5  #: to search; whole flows take none of it
-_BUSY = 0.9  #: the most of a site that others' load is taken to leave nothing of
+_BUSY = 0.9  #: the most of a site that others are taken to have: some of it is left for whoever comes
 
 
 class Planner:
@@ -70,10 +71,13 @@ class Planner:
         problem = self._problem(views, pins)
         before = np.array([problem.net.device(sites[step]) for step in problem.steps], np.int64)
         now = judge(problem, "now", before, self._budget, 0.0)
-        if now.device is None:
-            then = repair(problem, before, self._budget)
-        else:
-            then = _with_fewest_moves(best.solve(problem, self._budget), before, self._budget)
+        if now.device is not None:
+            return Look(now, _with_fewest_moves(best.solve(problem, self._budget), before, self._budget), before)
+        then = repair(problem, before, self._budget)
+        if self._contract is None:  # without a promise, what is taken is others' load and nothing else
+            alone = judge(dataclasses.replace(problem, taken={}), "now", before, self._budget, 0.0)
+            if alone.device is not None:
+                return Look(alone, then, before, crowded=now.reason)
         return Look(now, then, before)
 
     def no_site_admits(self, views: Mapping[str, View], why: str) -> str:
@@ -208,6 +212,7 @@ class Look:
     now: Placement
     then: Placement
     before: np.ndarray[tuple[int], np.dtype[np.int64]]
+    crowded: str = ""  #: where it would do well as it is, but for the load of others: what it is short of
 
     @property
     def must_move(self) -> bool:
@@ -225,8 +230,13 @@ class Look:
 
     @property
     def gain(self) -> float:
-        """The share of what counts that moving would save."""
-        if self.now.device is None or self.then.device is None or not self.now.value > 0:
+        """The share of what counts that moving would save; where others crowd it out, of how busy its busiest site is."""
+        if self.now.device is None or self.then.device is None:
+            return 0.0
+        if self.crowded:
+            was, would_be = self._busiest
+            return (was - would_be) / was
+        if not self.now.value > 0:
             return 0.0
         return (self.now.value - self.then.value) / self.now.value
 
@@ -239,7 +249,18 @@ class Look:
         told = {name: tuple(None if one is None else _finite(one.measure(name)) for one in scores) for name in names}
         problem = self.then.problem
         state = sum(float(problem.memory_bytes[problem.step(step)]) for step in self.moves)
-        return {**told, "state_bytes": (0.0, state)}  # type: ignore[dict-item]  # pairs, which mypy takes for any tuple
+        busiest = {"busiest": self._busiest} if self.crowded and self.then.device is not None else {}
+        return {**told, **busiest, "state_bytes": (0.0, state)}  # type: ignore[dict-item]  # mypy takes pairs for any tuple
+
+    @property
+    def _busiest(self) -> tuple[float, float]:
+        """How busy the busiest site is with others' load, as it is and as it would be."""
+        assert self.then.device is not None
+        was, would_be = (
+            float(used_in_all(self.then.problem, at)[1][LIMITS.index(CPU)].max())
+            for at in (self.before, self.then.device)
+        )
+        return was, would_be
 
 
 def _finite(value: float) -> float | None:
@@ -272,4 +293,4 @@ def _room(view: View, takes: float) -> str:
     if view.why:
         return view.why
     room = f"has {view.free:.2f} cores to promise" + (f", where it takes {takes:.2f}" if takes else "")
-    return f"{room}, and a load {view.load:.1f} a core above the idlest"
+    return f"{room}, and others take {100 * view.load:.0f} % of it more than of the idlest"

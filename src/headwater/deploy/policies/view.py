@@ -20,7 +20,7 @@ class View:
     price: float | None = None
     carbon: float | None = None
     free: float = LANE  #: cores that one part of the flow could have there, what it holds counted in
-    load: float = 0.0  #: processes that want a core, for each that there is, beyond those at the idlest site
+    load: float = 0.0  #: the share of it that others than the flow take, beyond what they do at the idlest site
     why: str = ""  #: why steps of the flow should leave, and none should come
     kind: Kind = "engine"
 
