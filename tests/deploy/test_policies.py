@@ -64,6 +64,16 @@ def test_carbon_of_a_site_that_tells_none_is_not_guessed():
     assert {to for _, to in decision.moves.values()} == {"edge2"}
 
 
+def test_where_no_site_tells_its_carbon_that_is_what_is_said():
+    planner = Planner(tanks(), policed("min-carbon", **FAR).asked, None, policy_named("min-carbon"))
+    with pytest.raises(PlacementError) as refused:
+        planner.anew(views("barn", "cloud", "edge1"))
+    assert "'cloud' tells no carbon intensity (--carbon); 'edge1' tells no carbon intensity (--carbon)" in str(
+        refused.value
+    )
+    assert "'edge2' is away" in str(refused.value)
+
+
 def test_near_sources_and_min_latency_bring_steps_to_the_sensors():
     for name in ("near-sources", "min-latency"):
         decision, _ = decided(Decider(tanks(), policed(name)), 0.0, views(*PRICES), at("cloud"))

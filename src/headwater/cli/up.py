@@ -23,6 +23,7 @@ from headwater.cli.site_web import LISTEN as WEB_LISTEN
 from headwater.cli.site_web import Web, WebListen, check_dashboard, site_dashboard
 from headwater.cli.sites import SITES, STATE, Coordinators
 from headwater.deploy.bridge.links import Address
+from headwater.deploy.bridge.uplink import Uplink
 from headwater.deploy.coordinator.state import StateFolder
 from headwater.deploy.local.cuts import CutLink, Cuts
 from headwater.deploy.local.ground import Ground
@@ -89,6 +90,7 @@ def up(
     web_at = check_dashboard(web, web_listen, WEB_LISTEN)
     if flow and not web:
         raise RunError("--flow names flows to plan from a page; give --web too, or 'headwater deploy PLAN' beside this")
+    said = {name: _said(where, name) for name in sites}
     folder = StateFolder(state)
     lock = Lock(folder.path / SITES, "the folder of sites")
     if log.getEffectiveLevel() == logging.WARNING:
@@ -104,7 +106,7 @@ def up(
             with ExitStack() as last:
                 plans = _planned(flow or [], net, Ask(rate=rate, pin=pin, measured_on=measured_on), folder, last)
                 last.enter_context(site_dashboard(web, web_at, folder, where, lambda: plans))
-                _run(sites, folder, ground, at, dict(where.spark))
+                _run(sites, folder, ground, at, said)
         finally:
             ground.close()
     finally:
@@ -122,7 +124,22 @@ def _planned(flows: list[str], net: Path, asked: Ask, folder: StateFolder, last:
     return plans_of_flows(flows, net, asked, deployer)
 
 
-def _run(sites: list[str], folder: StateFolder, ground: Ground, at: Address, masters: dict[str, str]) -> None:
+def _said(net: Net, site: str) -> list[str]:
+    """Return the options that a net has for the site of a zone; RunError for what the site would refuse."""
+    master = dict(net.spark).get(site)
+    words = [] if master is None else ["--kind", "spark", "--master", master]
+    for zone, option, value in net.says:
+        if zone == site:
+            words += [f"--{option}", str(value)]
+            if option == "uplink":
+                try:
+                    Uplink.read(str(value))
+                except RunError as error:
+                    raise NetError(f"zone '{site}' of net '{net.name}': {error}") from None
+    return words
+
+
+def _run(sites: list[str], folder: StateFolder, ground: Ground, at: Address, said: dict[str, list[str]]) -> None:
     leaving = threading.Event()
     before = {
         number: signal.signal(number, lambda signum, frame: leaving.set()) for number in (signal.SIGINT, signal.SIGTERM)
@@ -131,7 +148,7 @@ def _run(sites: list[str], folder: StateFolder, ground: Ground, at: Address, mas
     links = _Links(Cuts(folder.path / SITES), sites, ground)
 
     def started(name: str) -> subprocess.Popen[bytes]:
-        return _started(name, folder.path / SITES / name, ground, at, masters.get(name))
+        return _started(name, folder.path / SITES / name, ground, at, said[name])
 
     try:
         for name in sites:
@@ -160,9 +177,8 @@ def _chosen(net: Net, only: list[str] | None) -> list[str]:
     return sites
 
 
-def _started(name: str, place: Path, ground: Ground, at: Address, master: str | None) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "headwater", "site", "--name", name, "--state", str(place)]
-    command += [] if master is None else ["--kind", "spark", "--master", master]
+def _started(name: str, place: Path, ground: Ground, at: Address, said: list[str]) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "headwater", "site", "--name", name, "--state", str(place), *said]
     host, port = ground.way_to(at)
     # Ctrl-C is for us, who tell each once
     return ground.start(name, [*command, "--join", f"{host}:{port}", "--listen", ground.address(name), "--leash"])

@@ -30,6 +30,8 @@ from headwater.place.repair import repair
 
 _TIME_S = 0.5  #: to search; whole flows take none of it
 _BUSY = 0.9  #: the most of a site that others are taken to have: some of it is left for whoever comes
+#: of a site that does not say what a policy counts, and so is not chosen
+_UNTOLD = {"min-carbon": "tells no carbon intensity (--carbon)", "min-cost": "tells no price (--price)"}
 
 
 class Planner:
@@ -90,9 +92,20 @@ class Planner:
                 f" It is promised {self._contract}, which takes {whole:.2f} cores in all where it was measured "
                 f"({self._asked.measured_ips:.3g} instructions/s)."
             )
-        told = [f"'{view.name}' {_room(view, whole * self._slower(view.name))}" for view in views.values()]
+        told = [f"'{view.name}' {self._room(view, whole * self._slower(view.name))}" for view in views.values()]
         reason = f" ({why})" if why else ""
         return f"no site admits flow '{self._flow.name}'{reason}.{needed} Sites: {'; '.join(told)}"
+
+    def _room(self, view: View, takes: float) -> str:
+        """Say how much of the flow would find a place at a site, or why none of it does."""
+        if not view.here:
+            return "is away"
+        if view.why:
+            return view.why
+        if self._policy.counts(view) is None:
+            return _UNTOLD[self._policy.name]
+        room = f"has {view.free:.2f} cores to promise" + (f", where it takes {takes:.2f}" if takes else "")
+        return f"{room}, and others take {100 * view.load:.0f} % of it more than of the idlest"
 
     # -- the problem ------------------------------------------------------------------------------------------------------
 
@@ -285,12 +298,3 @@ def _with_fewest_moves(
 
 def _worth(found: Placement) -> tuple[float, ...]:
     return tuple(round(value, 12) for value in found.objective.values(found.score))
-
-
-def _room(view: View, takes: float) -> str:
-    if not view.here:
-        return "is away"
-    if view.why:
-        return view.why
-    room = f"has {view.free:.2f} cores to promise" + (f", where it takes {takes:.2f}" if takes else "")
-    return f"{room}, and others take {100 * view.load:.0f} % of it more than of the idlest"

@@ -36,7 +36,8 @@ class Site:
     def __init__(self, quotes: Quotes | None = None) -> None:
         self._quotes = quotes or Quotes()
         self._board: LastLook[promises.Board | None] = LastLook(board, _LOOK_S, None)
-        others = Others(os.getpid(), os.sched_getaffinity(0))
+        processors = os.sched_getaffinity(0)
+        self._processors, others = float(len(processors)), Others(os.getpid(), processors)
         self._others = LastLook(lambda: others.cores(time.monotonic()), _COUNT_S, 0.0)
 
     def resources(self) -> Resources:
@@ -58,7 +59,7 @@ class Site:
         return Resources(
             cores=cores,
             free_memory_bytes=free_memory(),
-            busy=busy_of(self._others.value, machine, cores),
+            busy=busy_of(self._others.value, self._processors, cores),
             capacity=capacity,
             lanes=[_lane(each) for each in lanes],
             price=price,
