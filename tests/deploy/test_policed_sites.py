@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +12,7 @@ from headwater.cli.locate import find_flow
 from headwater.deploy.coordinator.asking import NobodyError, ask
 from headwater.deploy.coordinator.state import StateFolder
 from headwater.flow.profile import Demand, Profile, StepDemand, StepProfile
+from headwater.rate import cgroups
 from sites_of import site, slow_flow, wait_for
 from supervisors import end_supervisor
 
@@ -205,3 +207,32 @@ def test_a_promise_is_admitted_by_the_ledgers_of_sites_or_refused_with_the_numbe
     (tmp_path / "hurry").touch()
     assert first.wait(180) == 0, commands.logs()
     assert as_one_engine_has_it(tmp_path)
+
+
+def test_sites_of_a_net_tell_what_it_says_of_them_and_lend_the_share_of_the_machine_that_they_have(commands, tmp_path):
+    farm(tmp_path)
+    told = NET.replace("cpu_ips = 1e7", "cpu_ips = 1e9")
+    for name, words in {"shed": "carbon = 300", "cloud": "carbon = 40\nprice = 0.5"}.items():
+        told = told.replace(f'name = "{name}"', f'name = "{name}"\n{words}')
+    (tmp_path / "farm.toml").write_text(told)
+    commands.start("up", "farm.toml", "--no-namespaces", "--measured-on", "1.25e9")
+    words = ("tanks.py:tanks", "farm.toml", "--policy", "min-carbon", "--profile", "profile.json", "--pin")
+    first = commands.start("deploy", *words, "archive=barn", "--within", "180s")
+    found = wait_for(lambda: at("cloud")(commands), commands, "a flow where the least carbon is")
+    sites = {each["name"]: each for each in found["sites"]}
+    assert {name: (site["carbon"], site["price"]) for name, site in sites.items()} == {
+        "barn": (None, None),
+        "shed": (300.0, None),
+        "cloud": (40.0, 0.5),
+    }
+    lent = 0.8 if cgroups.find() is not None else float(len(os.sched_getaffinity(0)))
+    assert {(site["cores"], site["promised"]["capacity"]) for site in sites.values()} == {(lent, round(0.9 * lent, 4))}
+    ledgers = [dict(environment(sites[name]["pid"]))["HEADWATER_RUNTIME"] for name in ("barn", "cloud")]
+    assert len({os.environ["HEADWATER_RUNTIME"], *ledgers}) == 3
+    (tmp_path / "hurry").touch()
+    assert first.wait(180) == 0, commands.logs()
+    assert as_one_engine_has_it(tmp_path)
+
+
+def environment(pid):
+    return (each.split("=", 1) for each in Path(f"/proc/{pid}/environ").read_text().split("\0") if "=" in each)

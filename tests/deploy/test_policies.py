@@ -126,6 +126,9 @@ def test_a_flow_that_is_promised_goes_to_the_cheapest_site_that_admits_it():
     asked = msgspec.structs.replace(policed(contract=CONTRACT, **FAR).asked, measured_ips=5e9)
     told = Planner(tanks(), asked, CONTRACT, policy_named("min-cost")).no_site_admits(seen, "")
     assert f"'edge1' has 0.10 cores to promise, where it takes {5 * whole:.2f}" in told  # five times as slow
+    seen["edge1"] = View("edge1", here=True, price=0.25, free=0.1, core_ips=2.5e9)  # played by a machine that is faster
+    told = Planner(tanks(), asked, CONTRACT, policy_named("min-cost")).no_site_admits(seen, "")
+    assert f"'edge1' has 0.10 cores to promise, where it takes {2 * whole:.2f}" in told
 
 
 def test_the_least_that_makes_room_leaves_a_site_that_has_promised_too_much():

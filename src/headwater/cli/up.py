@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import os
 import signal
@@ -33,6 +34,7 @@ from headwater.deploy.token import make_token, use_token
 from headwater.errors import NetError, RunError, listed, suggestion
 from headwater.io.lock import Lock
 from headwater.net.net import Net
+from headwater.rate.home import own_folder
 
 if TYPE_CHECKING:
     from headwater.deploy.api.plans import Plans
@@ -179,9 +181,19 @@ def _chosen(net: Net, only: list[str] | None) -> list[str]:
 
 def _started(name: str, place: Path, ground: Ground, at: Address, said: list[str]) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "headwater", "site", "--name", name, "--state", str(place), *said]
+    share = ground.share(name)
+    if share is not None:
+        # its cores are this machine's, of which it has fewer, while a plan takes them for slower ones
+        command += ["--core-ips", str(ground.core_ips)] + ([] if "--cores" in said else ["--cores", str(share)])
     host, port = ground.way_to(at)
+    command += ["--join", f"{host}:{port}", "--listen", ground.address(name), "--leash"]
     # Ctrl-C is for us, who tell each once
-    return ground.start(name, [*command, "--join", f"{host}:{port}", "--listen", ground.address(name), "--leash"])
+    return ground.start(name, command, HEADWATER_RUNTIME=str(_ledger(place)))
+
+
+def _ledger(place: Path) -> Path:
+    """Return the runtime folder of a site, whose promises are no other site's: by a short path, as sockets need it."""
+    return own_folder() / f"up-{hashlib.sha256(os.fsencode(place)).hexdigest()[:12]}"
 
 
 class _Links:

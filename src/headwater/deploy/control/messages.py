@@ -51,6 +51,7 @@ class Resources(msgspec.Struct, frozen=True, kw_only=True):
     """What a site has, what of it is promised, and what it costs."""
 
     cores: float  #: that the site lends
+    core_ips: float | None = None  #: instructions each second of one; None where that is as the net says of its devices
     free_memory_bytes: int
     busy: float = 0.0  #: the share of these cores that others had of late: all processes but the site's own
     capacity: float  #: cores that may be promised in all

@@ -92,7 +92,7 @@ class Planner:
                 f" It is promised {self._contract}, which takes {whole:.2f} cores in all where it was measured "
                 f"({self._asked.measured_ips:.3g} instructions/s)."
             )
-        told = [f"'{view.name}' {self._room(view, whole * self._slower(view.name))}" for view in views.values()]
+        told = [f"'{view.name}' {self._room(view, whole * self._slower(view))}" for view in views.values()]
         reason = f" ({why})" if why else ""
         return f"no site admits flow '{self._flow.name}'{reason}.{needed} Sites: {'; '.join(told)}"
 
@@ -156,8 +156,7 @@ class Planner:
             taken = {number: DeviceUse(utilisation=min(_BUSY, views[name].load)) for number, name in enumerate(zones)}
             return dataclasses.replace(asked, taken=taken)
         needed, own = cores_of_steps(self._contract, demand), part_cores(self._contract, demand)
-        speeds = np.array([kind.cpu_ips for kind in asked.net.classes])
-        slower = self._asked.measured_ips / speeds
+        slower = np.array([self._slower(views[name]) for name in zones])
         free = np.array([max(views[name].free, 1e-9) for name in zones])
         service, overhead = asked.service_s.copy(), asked.overhead_s.copy()
         for i, step in enumerate(asked.steps):
@@ -207,10 +206,10 @@ class Planner:
             )
         return found
 
-    def _slower(self, site: str) -> float:
-        """Return how many times as long a step takes on a site's fastest device as where it was measured."""
-        kinds = self._classes(self.net.zone(site))
-        return self._asked.measured_ips / max(kind.cpu_ips for kind in kinds)
+    def _slower(self, view: View) -> float:
+        """Return how many times as long a step takes on a core of a site, its fastest device's, as where it was measured."""
+        kinds = self._classes(self.net.zone(view.name))
+        return self._asked.measured_ips / (view.core_ips or max(kind.cpu_ips for kind in kinds))
 
     def _zone(self, at: str) -> str:
         """Return the site that is meant: by its own name, or by that of one of its devices."""

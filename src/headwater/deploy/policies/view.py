@@ -23,6 +23,7 @@ class View:
     load: float = 0.0  #: the share of it that others than the flow take, beyond what they do at the idlest site
     why: str = ""  #: why steps of the flow should leave, and none should come
     kind: Kind = "engine"
+    core_ips: float | None = None  #: what one of these cores does, where it is not that of a device of the net
 
     def news(self, before: View | None) -> list[str]:
         """Say what has changed since."""
@@ -83,6 +84,7 @@ def view_of(
         load=round(4 * load) / 4,
         why=why,
         kind=kind,
+        core_ips=found.core_ips,
     )
 
 

@@ -33,8 +33,8 @@ class Quotes:
 class Site:
     """Looks at the machine that a site is; the ledger is that of the machine's supervisor, whoever's promises it holds."""
 
-    def __init__(self, quotes: Quotes | None = None) -> None:
-        self._quotes = quotes or Quotes()
+    def __init__(self, quotes: Quotes | None = None, core_ips: float | None = None) -> None:
+        self._quotes, self._core_ips = quotes or Quotes(), core_ips
         self._board: LastLook[promises.Board | None] = LastLook(board, _LOOK_S, None)
         processors = os.sched_getaffinity(0)
         self._processors, others = float(len(processors)), Others(os.getpid(), processors)
@@ -58,6 +58,7 @@ class Site:
         capacity = PROMISED * cores if promised is None else min(promised.capacity, PROMISED * cores)
         return Resources(
             cores=cores,
+            core_ips=self._core_ips,
             free_memory_bytes=free_memory(),
             busy=busy_of(self._others.value, self._processors, cores),
             capacity=capacity,
