@@ -1,17 +1,22 @@
 """Policies decide: pure, so that sites, prices, ledgers and time are plain values here."""
 
 import random
+from contextlib import contextmanager
+from itertools import pairwise
 
 import msgspec
 import pytest
 
 from headwater.deploy.control.messages import Lane, Report, Resources
+from headwater.deploy.coordinator.machine import Coordinator
+from headwater.deploy.coordinator.policing import Policing
+from headwater.deploy.coordinator.stages import Stages
 from headwater.deploy.coordinator.state import CoordinatorState, Deployment
 from headwater.deploy.cut import Cut
 from headwater.deploy.policies import POLICIES, policy_named
 from headwater.deploy.policies.deciding import Decider, Windows
 from headwater.deploy.policies.planning import Planner
-from headwater.deploy.policies.policy_state import PolicyState
+from headwater.deploy.policies.policy_state import Decision, PolicyState
 from headwater.deploy.policies.view import View, idlest_load, view_of, who_goes
 from headwater.deploy.promise import cores_of_steps, part_cores, promise_of
 from headwater.errors import PlacementError, RunError
@@ -170,6 +175,40 @@ def test_a_site_that_cannot_keep_a_promise_is_left_and_left_alone_for_a_while():
     )
     again = msgspec.json.decode(msgspec.json.encode(kept), type=CoordinatorState).deployed.policed
     assert again == decider.policed  # all of it survives a coordinator's end
+
+
+def test_a_site_that_refuses_a_move_is_left_alone_longer_each_time_and_what_is_there_stays(tmp_path):
+    decider, sites = Decider(tanks(), policed(whole=True, **FAR)), at("edge2")
+    machine = Coordinator(CoordinatorState())
+    policing = Policing(machine, tmp_path)
+    deployed = Deployment(id="t-1", name="tanks", flow="t.py", known=[], sites=sites, policed=decider.policed)
+    seen, tried = views(*PRICES, **keep_off_barn()), []
+    for second in range(3600):
+        decision = decider.decide(float(second), seen, sites, {})
+        if decision is not None:
+            assert decision.moves == dict.fromkeys(MOVABLE, ("edge2", "edge1"))
+            tried.append(second)
+            decider.policed.note(decision)
+            with clock_at(second):
+                assert policing.came(tanks(), deployed, Stages(), "site 'edge1': its disk is full", "edge1")
+    waits = [b - a for a, b in pairwise(tried)]
+    assert len(tried) <= 6
+    assert all(b >= 1.9 * a for a, b in pairwise(waits)), waits
+    assert decided(Decider(tanks(), decider.policed), 3600.0, seen, at("edge1"), for_s=20)[0] is None
+
+
+@contextmanager
+def clock_at(now_s):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("headwater.deploy.coordinator.policing.time.time", lambda: float(now_s))
+        yield
+
+
+def test_where_the_site_that_steps_should_leave_refuses_the_one_they_should_go_to_is_left_alone():
+    state = policed()
+    decision = Decision(at_s=0.0, why="", forced=False, moves={"means": ("edge1", "edge2")}, expects={})
+    state.refused(decision, "edge1", 10.0)
+    assert (list(state.barred), state.barred["edge2"].until_s) == (["edge2"], 130.0)
 
 
 def told_by_second(decider, sites, windows_at, seconds):

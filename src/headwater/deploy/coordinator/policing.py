@@ -58,8 +58,11 @@ class Policing:
         self._write(decision)
         log.info("policy %s: %s", deployed.policed.name, told(decision))
 
-    def came(self, flow: Flow, deployed: Deployment, stages: Stages, undone: str) -> bool:
-        """Take note of what came of the last decision, once it is over; say whether there was one."""
+    def came(self, flow: Flow, deployed: Deployment, stages: Stages, undone: str, refused_by: str = "") -> bool:
+        """Take note of what came of the last decision, once it is over; say whether there was one.
+
+        The site by which it was refused is left alone for a while: asked again at once, it would refuse again.
+        """
         decider = self._of(flow, deployed)
         if decider is None or not deployed.policed or not deployed.policed.decisions:
             return False
@@ -71,6 +74,8 @@ class Policing:
         times = {"gap_s": stages.gap_s, "stages_s": stages.to_json()}
         last.came = {"at_s": now_s, **times, "undone": undone, "measures": worth}
         deployed.policed.rest_from(now_s)
+        if refused_by:
+            deployed.policed.refused(last, refused_by, now_s)
         self._write(last)
         log.info("policy %s: %s", deployed.policed.name, told_came(last))
         return True

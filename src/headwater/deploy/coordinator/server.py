@@ -349,8 +349,8 @@ class Server:
         loop = asyncio.get_running_loop()
         try:
             flow = await self._imported(deployed)
-            stages, undone = self._stages, self.coordinator.undone
-            if await loop.run_in_executor(None, self.policing.came, flow, deployed, stages, undone):
+            stages, undone, by = self._stages, self.coordinator.undone, self.coordinator.refused_by
+            if await loop.run_in_executor(None, self.policing.came, flow, deployed, stages, undone, by):
                 self._keep()
             decision = await loop.run_in_executor(None, self.policing.decide, flow, deployed, time.time())
             now = self.coordinator.kept.deployed

@@ -2,7 +2,8 @@
 
 Pure: time, what sites report and where steps are come in; a decision comes out, or nothing. What keeps it from flapping: a
 reason must hold for `settle_s`, a move for gain must save at least `gain` of what counts and come `rest_s` after the last,
-moves that must be come at longer and longer intervals, and a site that broke a promise is left alone, longer each time.
+moves that must be come at longer and longer intervals, and a site that broke a promise, or refused a part, is left alone,
+longer each time.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any, NamedTuple
 
 from headwater.deploy.policies import policy_named
 from headwater.deploy.policies.planning import Look, Planner
-from headwater.deploy.policies.policy_state import ABOUT_TO, BROKE, Decision, PolicyState
+from headwater.deploy.policies.policy_state import ABOUT_TO, BROKE, REFUSED, Decision, PolicyState
 from headwater.deploy.policies.view import View
 from headwater.errors import PlacementError, listed
 from headwater.flow.flow import Flow
@@ -106,7 +107,9 @@ class Decider:
         for name, bar in policed.barred.items():
             if name in seen and now_s < bar.until_s:
                 left_s = bar.until_s - now_s
-                seen[name] = _apart(seen[name], f"site '{name}' {bar.why}, and is left alone for {left_s:.0f} s")
+                told = f"site '{name}' {bar.why}, and is left alone for {left_s:.0f} s"
+                is_refusal = bar.why == REFUSED  # what is there does well
+                seen[name] = replace(seen[name], closed=told) if is_refusal else _apart(seen[name], told)
         for name in policed.drained:
             if name in seen:
                 seen[name] = _apart(seen[name], f"site '{name}' is drained")
@@ -142,7 +145,8 @@ class Decider:
 
     def _look(self, views: dict[str, View], sites: Mapping[str, str]) -> Look:
         """Plan, unless nothing has changed since the last time."""
-        asked = (tuple(replace(view, why=str(bool(view.why))) for view in views.values()), tuple(sites.items()))
+        plain = (replace(each, why=str(bool(each.why)), closed=str(bool(each.closed))) for each in views.values())
+        asked = (tuple(plain), tuple(sites.items()))
         if self._looked is None or self._looked[0] != asked:
             self._looked = asked, self.planner.look(views, sites, self._stay)
         return self._looked[1]

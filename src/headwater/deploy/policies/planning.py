@@ -61,7 +61,7 @@ class Planner:
 
     def anew(self, views: Mapping[str, View]) -> dict[str, str]:
         """Return where each step should be, of a flow that is nowhere yet; PlacementError says why it can be nowhere."""
-        problem = self._problem(views, dict(self._asked.pins))
+        problem = self._problem(views, dict(self._asked.pins), {})
         found = best.solve(problem, self._budget)
         if found.device is None:
             raise PlacementError(self.no_site_admits(views, found.reason))
@@ -70,7 +70,7 @@ class Planner:
     def look(self, views: Mapping[str, View], sites: Mapping[str, str], stay: list[str]) -> Look:
         """Return how good it is as it is, and what would be better; `stay` are steps that nobody can move."""
         pins = {**self._asked.pins, **{step: sites[step] for step in stay}}
-        problem = self._problem(views, pins)
+        problem = self._problem(views, pins, sites)
         before = np.array([problem.net.device(sites[step]) for step in problem.steps], np.int64)
         now = judge(problem, "now", before, self._budget, 0.0)
         if now.device is not None:
@@ -100,8 +100,8 @@ class Planner:
         """Say how much of the flow would find a place at a site, or why none of it does."""
         if not view.here:
             return "is away"
-        if view.why:
-            return view.why
+        if view.why or view.closed:
+            return view.why or view.closed
         if self._policy.counts(view) is None:
             return _UNTOLD[self._policy.name]
         room = f"has {view.free:.2f} cores to promise" + (f", where it takes {takes:.2f}" if takes else "")
@@ -109,7 +109,7 @@ class Planner:
 
     # -- the problem ------------------------------------------------------------------------------------------------------
 
-    def _problem(self, views: Mapping[str, View], pins: dict[str, str]) -> Problem:
+    def _problem(self, views: Mapping[str, View], pins: dict[str, str], sites: Mapping[str, str]) -> Problem:
         net = self._net_of(views)
         limits = Constraints(
             pins={step: self._zone(at) for step, at in pins.items()},
@@ -128,9 +128,9 @@ class Planner:
         if self._asked.whole:
             free = tuple(np.flatnonzero(asked.pinned < 0).tolist())
             asked = dataclasses.replace(asked, together=(*asked.together, free) if len(free) > 1 else asked.together)
-        return self._with_room(self._with_choice(asked, views), views)
+        return self._with_room(self._with_choice(asked, views, sites), views)
 
-    def _with_choice(self, asked: Problem, views: Mapping[str, View]) -> Problem:
+    def _with_choice(self, asked: Problem, views: Mapping[str, View], sites: Mapping[str, str]) -> Problem:
         """Leave steps that can move only sites that are here, that nobody drains, that say what they count, and run them."""
         zones = asked.net.zones
         ones = np.ones((len(asked.steps), len(zones)), bool)
@@ -140,7 +140,10 @@ class Planner:
             view = views[name]
             if not view.here or view.why or self._policy.counts(view) is None:
                 allowed[free, number] = False
-            elif view.kind == "spark":
+                continue
+            if view.closed:
+                allowed[free & np.array([sites.get(step) != name for step in asked.steps]), number] = False
+            if view.kind == "spark":
                 allowed[free & self._not_on_spark(asked), number] = False
         return dataclasses.replace(asked, zone_allowed=allowed)
 

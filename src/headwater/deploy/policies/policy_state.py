@@ -11,6 +11,7 @@ from headwater.flow.profile import Profile
 
 _KEPT = 50  #: decisions that are remembered; the journal in the state folder has all
 BROKE, ABOUT_TO = "broke its promise", "is about to break its promise"
+REFUSED = "did not take what was to move there"
 """What a site is left alone for."""
 
 
@@ -41,7 +42,7 @@ class Decision(msgspec.Struct, kw_only=True):
 
 
 class Bar(msgspec.Struct):
-    """A site that could not keep a promise, or hardly: not to be chosen for a while, longer each time."""
+    """A site that could not keep a promise, or hardly, or refused a part: not to be chosen for a while, longer each time."""
 
     until_s: float
     times: int
@@ -76,3 +77,9 @@ class PolicyState(msgspec.Struct, kw_only=True):
         """Leave a site alone for a while, twice as long as the last time."""
         times = self.barred[site].times + 1 if site in self.barred else 1
         self.barred = {**self.barred, site: Bar(now_s + self.rest_s * 2.0 ** min(times, 10), times, why)}
+
+    def refused(self, decision: Decision, site: str, now_s: float) -> None:
+        """Let nothing more come to the site that did not take its part, or, where steps were to leave that, to where to."""
+        targets = dict.fromkeys(to for _, to in decision.moves.values())
+        for name in [site] if site in targets else targets:
+            self.bar(name, now_s, REFUSED)

@@ -22,6 +22,7 @@ class View:
     free: float = LANE  #: cores that one part of the flow could have there, what it holds counted in
     load: float = 0.0  #: the share of it that others than the flow take, beyond what they do at the idlest site
     why: str = ""  #: why steps of the flow should leave, and none should come
+    closed: str = ""  #: why no more steps should come, while those that are there may stay
     kind: Kind = "engine"
     core_ips: float | None = None  #: what one of these cores does, where it is not that of a device of the net
 
