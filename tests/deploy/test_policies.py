@@ -265,6 +265,20 @@ def test_what_parts_promise_is_what_comes_to_them():
     assert least < edge.cores <= least + part_cores(CONTRACT, profile().demand) + 1e-9  # a plan never asks too little
 
 
+@pytest.mark.parametrize("contract", [None, CONTRACT])
+def test_a_clock_that_is_set_back_makes_a_policy_rest_no_longer_than_it_should(contract):
+    decider, sites = Decider(tanks(), policed(contract=contract, whole=True, **FAR)), at("cloud")
+    seen = views(*PRICES, **keep_off_barn())
+    decision, when = decided(decider, 7200.0, seen, sites)
+    sites = carried_out(decider, decision, sites)
+    decider.policed.bar("edge2", when)
+    dearer = seen | {"edge1": View("edge1", here=True, price=0.9)}
+    assert decider.decide(when + 1, dearer, sites, {"edge1": Windows(1, 0)}) is None
+    back, when = decided(decider, 3600.0, dearer, sites, {"edge1": Windows(1, 0)}, for_s=300)
+    assert back is not None
+    assert 3660.0 <= when <= 3730.0  # a rest, and until the dear one may be left for the one that was barred
+
+
 # -- it does not flap -----------------------------------------------------------------------------------------------------
 
 

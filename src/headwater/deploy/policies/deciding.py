@@ -55,6 +55,7 @@ class Decider:
         self, now_s: float, views: Mapping[str, View], sites: Mapping[str, str], windows: Mapping[str, Windows]
     ) -> Decision | None:
         """Return what to do now; `views` has all sites of the net, `windows` those of the flow's own promises."""
+        self._set_back(now_s)
         seen = self._judged(now_s, views, windows)
         self._seen = self._seen or seen
         away = sorted({at for at in sites.values() if not seen[at].here})
@@ -80,6 +81,16 @@ class Decider:
         )
         self._seen, self._since = seen, None
         return decision
+
+    def _set_back(self, now_s: float) -> None:
+        """Let nothing be later than now: where a clock was set back, rests begin anew instead of lasting until then."""
+        self.policed.clamp(now_s)
+        if self._since is not None and self._since[1] > now_s:
+            self._since = self._since[0], now_s
+        self._began_s = {site: min(at_s, now_s) for site, at_s in self._began_s.items()}
+        for told in self._counted.values():
+            if told and told[-1][0] > now_s:
+                told.clear()
 
     def leaving(self, views: Mapping[str, View], sites: Mapping[str, str], site: str, now_s: float) -> Decision:
         """Return where all that can leave a site should go, as somebody asks; PlacementError where there is no place."""

@@ -76,7 +76,18 @@ class PolicyState(msgspec.Struct, kw_only=True):
     def bar(self, site: str, now_s: float, why: str = BROKE) -> None:
         """Leave a site alone for a while, twice as long as the last time."""
         times = self.barred[site].times + 1 if site in self.barred else 1
-        self.barred = {**self.barred, site: Bar(now_s + self.rest_s * 2.0 ** min(times, 10), times, why)}
+        self.barred = {**self.barred, site: Bar(now_s + self.bar_s(times), times, why)}
+
+    def clamp(self, now_s: float) -> None:
+        """Take note of what time it is: no move was later, and no site is left alone for longer than from now on."""
+        if any(at_s > now_s for at_s in self.moved_s):
+            self.moved_s = [min(at_s, now_s) for at_s in self.moved_s]
+        for bar in self.barred.values():
+            bar.until_s = min(bar.until_s, now_s + self.bar_s(bar.times))
+
+    def bar_s(self, times: int) -> float:
+        """Return for how long a site is left alone the so-manyeth time."""
+        return self.rest_s * 2.0 ** min(times, 10)
 
     def refused(self, decision: Decision, site: str, now_s: float) -> None:
         """Let nothing more come to the site that did not take its part, or, where steps were to leave that, to where to."""
