@@ -132,6 +132,16 @@ def drained(commands, name):
         return None
 
 
+def moved_by_hand(commands, *words):
+    """Return what `headwater move` shows; None where a site was taken for gone, or the policy was moving."""
+    try:
+        return commands.json("move", *words, "--within", "180s")
+    except AssertionError as failed:
+        if not any(word in str(failed) for word in ("are not here", "is being moved")):
+            raise
+        return None
+
+
 def test_a_cheaper_site_appears_and_is_drained_and_the_policy_moves_the_flow_by_itself(commands, tmp_path):
     farm(tmp_path)
     commands.start("up", "farm.toml", "--site", "barn", "--site", "cloud", "--no-namespaces")
@@ -169,8 +179,17 @@ def test_a_cheaper_site_appears_and_is_drained_and_the_policy_moves_the_flow_by_
     assert policy["drained"] == ["shed"]
     assert commands.json("drain", "shed", "--open")["flow"]["policy"]["drained"] == []
     wait_for(lambda: at("shed")(commands), commands, "a move back to where it is cheaper")
+    shown = wait_for(lambda: moved_by_hand(commands, *MOVABLE, "cloud"), commands, "a move by hand")
+    assert shown["flow"]["policy"]["held"] == dict.fromkeys(MOVABLE, "cloud")
+    assert "moved by hand, and stays: time at cloud" in " ".join(
+        commands.run("status", "--state", ".headwater/deploy").split()
+    )
+    refused = commands.run("move", "levels", "--open", code=2)
+    assert "no policy holds 'levels'" in " ".join(refused.split())
+    assert commands.json("move", "tanks", "--open")["flow"]["policy"]["held"] == {}
+    wait_for(lambda: at("shed")(commands), commands, "a move back, once it may be")
     journal = (tmp_path / ".headwater" / "deploy" / "journal.jsonl").read_text().splitlines()
-    assert len([line for line in journal if json.loads(line)["came"] is None]) == 3
+    assert len([line for line in journal if json.loads(line)["came"] is None]) == 4
     shown = commands.run("status", "--state", ".headwater/deploy")
     assert "policy min-cost" in shown
     (tmp_path / "hurry").touch()

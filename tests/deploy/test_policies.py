@@ -265,6 +265,29 @@ def test_what_parts_promise_is_what_comes_to_them():
     assert least < edge.cores <= least + part_cores(CONTRACT, profile().demand) + 1e-9  # a plan never asks too little
 
 
+def test_what_was_moved_by_hand_stays_until_it_is_let_go_or_its_site_is_drained():
+    decider, sites = Decider(tanks(), policed(**FAR)), at("edge1", means="cloud")
+    seen = views(*PRICES, **keep_off_barn())
+    decider.policed.hold({"means": "cloud"}, 0.0)
+    again = Decider(tanks(), msgspec.json.decode(msgspec.json.encode(decider.policed), type=PolicyState))
+    decision, _ = decided(again, 100.0, seen, sites, for_s=300)  # all others come to it: one rent is cheaper than two
+    assert decision.moves == dict.fromkeys(("time", "sound"), ("edge1", "cloud"))
+    whole = at("cloud")
+    assert decided(again, 1000.0, seen, whole, for_s=300)[0] is None
+    leaves = again.leaving(seen, whole, "cloud", 2000.0)
+    assert leaves.moves == dict.fromkeys(MOVABLE, ("cloud", "edge1"))
+    again.policed.let_go(["means"])
+    assert decided(again, 3000.0, seen, whole)[0].moves == dict.fromkeys(MOVABLE, ("cloud", "edge1"))
+
+
+def test_what_was_to_be_held_at_a_site_and_did_not_come_there_is_not_held():
+    state = policed()
+    state.hold({"means": "cloud", "sound": "edge1"}, 5.0)
+    assert state.moved_s == [5.0]  # it rests after it
+    state.hold_only(at("edge1"))
+    assert state.held == {"sound": "edge1"}
+
+
 @pytest.mark.parametrize("contract", [None, CONTRACT])
 def test_a_clock_that_is_set_back_makes_a_policy_rest_no_longer_than_it_should(contract):
     decider, sites = Decider(tanks(), policed(contract=contract, whole=True, **FAR)), at("cloud")

@@ -61,6 +61,9 @@ def _print_policy(policy: dict[str, Any]) -> None:
     promised = f", promised {policy['contract']}" if policy["contract"] else ""
     lines = [f"policy {policy['name']}{promised}: {policy['moves']} moves"]
     lines += [f"waits: {policy['waits']}"] if policy["waits"] else []
+    if policy["held"]:
+        held = ", ".join(f"{step} at {at}" for step, at in policy["held"].items())
+        lines.append(f"moved by hand, and stays: {held}; headwater move STEP… --open lets the policy have it")
     for each in policy["decisions"]:
         decision = msgspec.convert(each, Decision)
         lines.append(f"{time.strftime('%H:%M:%S', time.localtime(decision.at_s))}  {told(decision)}")

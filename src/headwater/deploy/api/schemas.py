@@ -85,6 +85,7 @@ SCHEMAS: dict[str, Schema] = {
         contract=perhaps(TEXT),
         waits=TEXT,
         drained=list_of(TEXT),
+        held=about(map_of(TEXT), "steps that somebody moved by hand, which stay: the site of each"),
         moves=WHOLE,
         decisions=list_of(named("Decision")),
     ),

@@ -221,7 +221,9 @@ class Ask(msgspec.Struct, frozen=True, tag="ask"):
     """A question, or an order, of whoever has the coordinator's own certificate."""
 
     what: Literal["status", "stop", "forget", "move", "drain", "place", "open", "undo"]
-    steps: list[str] = []  #: that are to move; the site that is to be drained
+    steps: list[
+        str
+    ] = []  #: that are to move, or, with "open", may be moved by the policy; the site that is to be drained
     site: str = ""  #: where to, which the policy chooses if it is not said; the site that is to be opened again
     sites: dict[str, str] = {}  #: where each step is to be placed; those that are not named stay
 

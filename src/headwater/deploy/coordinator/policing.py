@@ -90,6 +90,7 @@ class Policing:
             "contract": None if policed.contract is None else str(policed.contract),
             "waits": "" if self._decider is None else self._decider.waits,
             "drained": policed.drained,
+            "held": policed.held,
             "barred": {name: bar.until_s for name, bar in policed.barred.items()},
             "moves": len(policed.moved_s),
             "decisions": [msgspec.to_builtins(each) for each in policed.decisions[-_SHOWN:]],

@@ -9,7 +9,7 @@ longer each time.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -63,7 +63,7 @@ class Decider:
             self.waits = f"sites {listed(away)} are away, and the state of their steps is there"
             self._since = None
             return None
-        look = self._look(seen, sites)
+        look = self._look(seen, sites, self.policed.held)
         self.waits = ""
         if (look.must_move or look.crowded) and not look.moves:
             self.waits = self.planner.no_site_admits(seen, look.crowded or look.now.reason)
@@ -93,17 +93,24 @@ class Decider:
                 told.clear()
 
     def leaving(self, views: Mapping[str, View], sites: Mapping[str, str], site: str, now_s: float) -> Decision:
-        """Return where all that can leave a site should go, as somebody asks; PlacementError where there is no place."""
+        """Return where all that can leave a site should go, as somebody asks; PlacementError where there is no place.
+
+        Who moved a step there by hand has thought better of it.
+        """
         why = f"site '{site}' is drained"
         seen = {**self._judged(now_s, views, {}), site: replace(views[site], why=why)}
-        look = self._look(seen, sites)
+        look = self._look(seen, sites, [step for step, at in self.policed.held.items() if at != site])
         if look.then.device is None:
             raise PlacementError(self.planner.no_site_admits(seen, look.then.reason))
         return Decision(at_s=now_s, why=why, forced=True, moves=look.moves, expects=look.expects)
 
     def worth(self, views: Mapping[str, View], sites: Mapping[str, str]) -> dict[str, float | None]:
         """Return what the flow is worth where it is, by what the policy minimises."""
-        return {name: now for name, (now, _) in self._look(dict(views), sites).expects.items() if name != "state_bytes"}
+        return {
+            name: now
+            for name, (now, _) in self._look(dict(views), sites, self.policed.held).expects.items()
+            if name != "state_bytes"
+        }
 
     # -- what is seen -----------------------------------------------------------------------------------------------------
 
@@ -154,12 +161,13 @@ class Decider:
             told.clear()
         return how
 
-    def _look(self, views: dict[str, View], sites: Mapping[str, str]) -> Look:
-        """Plan, unless nothing has changed since the last time."""
+    def _look(self, views: dict[str, View], sites: Mapping[str, str], held: Iterable[str]) -> Look:
+        """Plan, unless nothing has changed since the last time; steps that are `held` stay, as sources and sinks do."""
         plain = (replace(each, why=str(bool(each.why)), closed=str(bool(each.closed))) for each in views.values())
-        asked = (tuple(plain), tuple(sites.items()))
+        stay = [*self._stay, *(step for step in held if step in sites)]
+        asked = (tuple(plain), tuple(sites.items()), tuple(stay))
         if self._looked is None or self._looked[0] != asked:
-            self._looked = asked, self.planner.look(views, sites, self._stay)
+            self._looked = asked, self.planner.look(views, sites, stay)
         return self._looked[1]
 
     # -- when -------------------------------------------------------------------------------------------------------------

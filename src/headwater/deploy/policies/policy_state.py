@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import msgspec
@@ -60,6 +61,7 @@ class PolicyState(msgspec.Struct, kw_only=True):
     rest_s: float = 60.0  #: between two moves for gain
     gain: float = 0.05  #: the share of what it costs that a move must save
     drained: list[str] = []
+    held: dict[str, str] = {}  #: step → the site to which somebody moved it by hand: it stays there until it is let go
     barred: dict[str, Bar] = {}
     decisions: list[Decision] = []
     moved_s: list[float] = []  #: when moves were over, of late; of the last one, until then, when it was begun
@@ -68,6 +70,19 @@ class PolicyState(msgspec.Struct, kw_only=True):
         """Take note of a decision that is carried out."""
         self.decisions = [*self.decisions[1 - _KEPT :], decision]
         self.moved_s = [*self.moved_s[1 - _KEPT :], decision.at_s]
+
+    def hold(self, steps: Mapping[str, str], now_s: float) -> None:
+        """Have steps stay where somebody moves them, and rest after it as after a move of its own."""
+        self.held = {**self.held, **steps}
+        self.moved_s = [*self.moved_s[1 - _KEPT :], now_s]
+
+    def let_go(self, steps: Collection[str]) -> None:
+        """Have steps moved again that somebody has moved by hand."""
+        self.held = {step: at for step, at in self.held.items() if step not in steps}
+
+    def hold_only(self, sites: Mapping[str, str]) -> None:
+        """Let go what is not where it was to be held: its move came to nothing."""
+        self.let_go([step for step, at in self.held.items() if sites.get(step) != at])
 
     def rest_from(self, now_s: float) -> None:
         """Take note that the last move is over: from now on what it has held up is made up for."""
