@@ -142,6 +142,14 @@ def moved_by_hand(commands, *words):
         return None
 
 
+def measured(commands):
+    """Return the cores that parts took since the last decision, and what crossed bridges; None before that is known."""
+    found = described(commands)
+    told = {} if found is None else found["flow"]["policy"]["decisions"][-1]["measured"]
+    after = [told[name][1] for name in ("cores", "crossing_hz") if name in told]
+    return after if len(after) == 2 and None not in after else None
+
+
 def test_a_cheaper_site_appears_and_is_drained_and_the_policy_moves_the_flow_by_itself(commands, tmp_path):
     farm(tmp_path)
     commands.start("up", "farm.toml", "--site", "barn", "--site", "cloud", "--no-namespaces")
@@ -188,6 +196,9 @@ def test_a_cheaper_site_appears_and_is_drained_and_the_policy_moves_the_flow_by_
     assert "no policy holds 'levels'" in " ".join(refused.split())
     assert commands.json("move", "tanks", "--open")["flow"]["policy"]["held"] == {}
     wait_for(lambda: at("shed")(commands), commands, "a move back, once it may be")
+    cores, crossed = wait_for(lambda: measured(commands), commands, "what was measured after it")
+    assert 0 < cores < 2 * len(os.sched_getaffinity(0))
+    assert crossed > 100
     journal = (tmp_path / ".headwater" / "deploy" / "journal.jsonl").read_text().splitlines()
     assert len([line for line in journal if json.loads(line)["came"] is None]) == 4
     shown = commands.run("status", "--state", ".headwater/deploy")

@@ -7,7 +7,9 @@ from itertools import pairwise
 import msgspec
 import pytest
 
-from headwater.deploy.control.messages import Lane, Report, Resources
+from headwater import __version__
+from headwater.deploy.control.messages import PROTOCOL, Hello, Lane, PartState, Report, Resources
+from headwater.deploy.coordinator.events import Heard, Joined
 from headwater.deploy.coordinator.machine import Coordinator
 from headwater.deploy.coordinator.policing import Policing
 from headwater.deploy.coordinator.stages import Stages
@@ -17,6 +19,7 @@ from headwater.deploy.policies import POLICIES, policy_named
 from headwater.deploy.policies.deciding import Decider, Windows
 from headwater.deploy.policies.planning import Planner
 from headwater.deploy.policies.policy_state import Decision, PolicyState
+from headwater.deploy.policies.telling import told_measured
 from headwater.deploy.policies.view import View, idlest_load, view_of, who_goes
 from headwater.deploy.promise import cores_of_steps, part_cores, promise_of
 from headwater.errors import PlacementError, RunError
@@ -333,3 +336,52 @@ def test_noise_that_is_smaller_than_what_a_move_must_gain_moves_nothing(seed):
             for name, price in {"cloud": 1.0, "edge1": 0.25, "edge2": 0.25}.items()
         }
         assert decider.decide(float(second), views(*PRICES, **keep_off_barn()) | around, sites, {}) is None
+
+
+# -- what came of it ------------------------------------------------------------------------------------------------------
+
+
+def reported(machine, name, parts, clock_s):
+    machine.handle(Heard(name, Report(parts, 0.0, clock_s, 10**12), clock_s))
+
+
+def test_what_parts_measured_before_and_after_a_decision_is_told_beside_what_was_expected(tmp_path):
+    state = policed(**FAR)
+    streams = [("levels", "barn", "cloud"), ("means", "cloud", "barn")]
+    deployed = Deployment(
+        id="t-1", name="tanks", flow="t.py", known=[*PRICES], sites=at("cloud"), streams=streams, policed=state,
+        phase="running",
+    )  # fmt: skip
+    machine = Coordinator(CoordinatorState(deployed=deployed))
+    policing = Policing(machine, tmp_path)
+    for name in ("barn", "cloud", "edge1"):
+        machine.handle(Joined(name, Hello(name, __version__, PROTOCOL, "127.0.0.1", 2.0, 10**9)))
+
+    def run_on(began_s, id, other, cores, p50, p99, hz):
+        for second in range(15):
+            sent, clock_s = {"levels (sent)": second * hz}, began_s + second
+            reported(machine, "barn", [PartState(id, "running", sinks=sent, cores=0.2, delay_ms=(p50, p99))], clock_s)
+            reported(machine, other, [PartState(id, "running", cores=cores, delay_ms=(99.0, 99.0))], clock_s)
+
+    run_on(100.0, "t-1", "cloud", 0.6, 2.0, 9.0, 500)
+    moves = dict.fromkeys(MOVABLE, ("cloud", "edge1"))
+    decision = Decision(at_s=115.0, why="dear", forced=False, moves=moves, expects={"money": (1.1, 0.35)}, id="t-2")
+    policing.note(tanks(), deployed, decision)
+    before = {"cores": 0.8, "sinks_p50_ms": 2.0, "sinks_p99_ms": 9.0, "crossing_hz": 500.0}
+    assert {name: was for name, (was, _) in decision.measured.items()} == pytest.approx(before)
+    assert told_measured(decision) == ""
+    deployed = machine.kept.deployed = msgspec.structs.replace(
+        deployed, id="t-2", sites=at("edge1"), streams=[("levels", "barn", "edge1"), ("means", "edge1", "barn")]
+    )
+    with clock_at(120):
+        assert policing.came(tanks(), deployed, Stages(), "")
+    run_on(121.0, "t-2", "edge1", 0.3, 1.0, 4.0, 400)
+    assert not policing.measure(tanks(), deployed, 130.0)  # too soon
+    assert policing.measure(tanks(), deployed, 136.0)
+    assert not policing.measure(tanks(), deployed, 140.0)  # once is enough
+    after = {"cores": 0.5, "sinks_p50_ms": 1.0, "sinks_p99_ms": 4.0, "crossing_hz": 400.0}
+    kept = msgspec.json.decode(msgspec.json.encode(state), type=PolicyState).decisions[-1]
+    assert {name: now for name, (_, now) in kept.measured.items()} == pytest.approx(after)
+    assert told_measured(kept).startswith("measured: cores 0.8 → 0.5, sinks_p50_ms 2 → 1, sinks_p99_ms 9 → 4")
+    lines = (tmp_path / "journal.jsonl").read_text().splitlines()
+    assert msgspec.json.decode(lines[-1])["measured"]["crossing_hz"] == [500.0, 400.0]

@@ -15,7 +15,7 @@ from rich.table import Table
 from headwater.cli.screen import console
 from headwater.deploy.coordinator.stages import told as told_stages
 from headwater.deploy.policies.policy_state import Decision
-from headwater.deploy.policies.telling import told, told_came
+from headwater.deploy.policies.telling import told, told_came, told_measured
 from headwater.errors import one_line
 
 STATE = Path(".headwater", "deploy")  #: where nothing else is said
@@ -68,6 +68,7 @@ def _print_policy(policy: dict[str, Any]) -> None:
         decision = msgspec.convert(each, Decision)
         lines.append(f"{time.strftime('%H:%M:%S', time.localtime(decision.at_s))}  {told(decision)}")
         lines += [f"          {told_came(decision)}"] if decision.came is not None else []
+        lines += [f"          {measured}"] if (measured := told_measured(decision)) else []
     for line in lines:
         console.print(line, markup=False, highlight=False)
 

@@ -33,6 +33,8 @@ class PartState(msgspec.Struct, frozen=True):
     records_out: int = 0
     sinks: dict[str, int] = {}  #: the same by sink, bridges to other sites among them
     outgoing: dict[str, Outgoing] = {}  #: by stream
+    cores: float = 0.0  #: that its process took in the last second
+    delay_ms: tuple[float, float] | None = None  #: of records that came out in it, since they came in here: p50, p99
 
 
 class Lane(msgspec.Struct, frozen=True):

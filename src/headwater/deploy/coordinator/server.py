@@ -345,7 +345,7 @@ class Server:
         sites = {**deployed.sites, **{step: to for step, (_, to) in decision.moves.items()}}
         assert deployed.policed is not None
         decision.id = self._move(flow, deployed, sites, deployed.policed.name, decision.why)
-        self.policing.note(deployed, decision)
+        self.policing.note(flow, deployed, decision)
 
     def _let_policy_look(self) -> None:
         deployed = self.coordinator.kept.deployed
@@ -363,6 +363,8 @@ class Server:
             flow = await self._imported(deployed)
             stages, undone, by = self._stages, self.coordinator.undone, self.coordinator.refused_by
             if await loop.run_in_executor(None, self.policing.came, flow, deployed, stages, undone, by):
+                self._keep()
+            if self.policing.measure(flow, deployed, time.time()):
                 self._keep()
             decision = await loop.run_in_executor(None, self.policing.decide, flow, deployed, time.time())
             now = self.coordinator.kept.deployed

@@ -40,6 +40,7 @@ class Decision(msgspec.Struct, kw_only=True):
     expects: dict[str, tuple[float | None, float | None]]  #: measure → (as it was, as it should be)
     id: str = ""  #: of the move
     came: dict[str, Any] | None = None  #: once it is over
+    measured: dict[str, tuple[float | None, float | None]] = {}  #: as parts told: before, and some seconds after it
 
 
 class Bar(msgspec.Struct):
