@@ -500,7 +500,7 @@ def test_a_part_that_a_site_does_not_prepare_ends_the_move_before_anything_stops
         ("office", "tanks-1"),
     ]
     commands = machine.handle(Heard("barn", Unfit("tanks-2", "no cores are left")))
-    assert machine.undone == "site 'barn': no cores are left"
+    assert (machine.undone, machine.refused_by) == ("site 'barn': no cores are left", "barn")
     assert False not in wants(commands)
     assert machine.kept.deployed.moving is None
 

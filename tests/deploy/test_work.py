@@ -8,6 +8,7 @@ from zlib import crc32
 import msgspec
 import pytest
 
+from headwater import Flow, engine, io
 from headwater.data.batch import Batch
 from headwater.data.frames import pack
 from headwater.deploy import part as parts
@@ -37,6 +38,7 @@ from headwater.flow.contract import Contract
 from headwater.flow.profile import Profile
 from headwater.rate.ledger import Refusal
 from headwater.serve.claims import take_files
+from headwater.serve.lane import RunFollower
 from headwater.serve.service import UnknownFlowError
 from headwater.serve.settings import read_settings, settings_beside
 
@@ -129,6 +131,24 @@ def test_a_part_that_is_removed_while_a_site_reports_is_reported_as_it_was(work,
 
     monkeypatch.setattr(work._service, "sample_of", gone)
     assert [(each.id, each.pid) for each in work.report(0).parts] == [("tanks-1", 4711)]
+
+
+def test_what_a_part_took_and_how_long_its_records_did_is_reported(work, certificates, monkeypatch):
+    work.told(Install("tanks-1", signed(certificates, "tanks-1")))
+    work._service.pids = {"tanks-1": 4711}
+    flow = Flow("tanks")
+    flow.read("levels", io.Items([{"n": 1}] * 10, {"n": int})).write("archive", io.Discard())
+    run = engine.start(flow)
+    run.wait()
+    document = RunFollower(run).document(run.sample())
+    monkeypatch.setattr(work._service, "sample_of", lambda name: msgspec.json.encode(document))
+    (part,) = work.report(0).parts
+    assert (part.records_in, part.sinks) == (10, {"archive": 10})
+    assert 0 < part.delay_ms[0] <= part.delay_ms[1]
+    assert part.cores == document["process"]["cores"]
+    del document["process"], document["last"]  # as one that tells less
+    (part,) = work.report(0).parts
+    assert (part.cores, part.delay_ms) == (0.0, None)
 
 
 def test_a_part_that_was_prepared_and_is_not_needed_is_gone(work, certificates):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import os
 import signal
@@ -23,6 +24,7 @@ from headwater.cli.site_web import LISTEN as WEB_LISTEN
 from headwater.cli.site_web import Web, WebListen, check_dashboard, site_dashboard
 from headwater.cli.sites import SITES, STATE, Coordinators
 from headwater.deploy.bridge.links import Address
+from headwater.deploy.bridge.uplink import Uplink
 from headwater.deploy.coordinator.state import StateFolder
 from headwater.deploy.local.cuts import CutLink, Cuts
 from headwater.deploy.local.emulation import Emulation
@@ -32,6 +34,7 @@ from headwater.deploy.token import make_token, use_token
 from headwater.errors import NetError, RunError, listed, suggestion
 from headwater.io.lock import Lock
 from headwater.net.net import Net
+from headwater.rate.home import own_folder
 
 if TYPE_CHECKING:
     from headwater.deploy.api.plans import Plans
@@ -89,6 +92,7 @@ def up(
     web_at = check_dashboard(web, web_listen, WEB_LISTEN)
     if flow and not web:
         raise RunError("--flow names flows to plan from a page; give --web too, or 'headwater deploy PLAN' beside this")
+    said = {name: _said(where, name) for name in sites}
     folder = StateFolder(state)
     lock = Lock(folder.path / SITES, "the folder of sites")
     if log.getEffectiveLevel() == logging.WARNING:
@@ -104,7 +108,7 @@ def up(
             with ExitStack() as last:
                 plans = _planned(flow or [], net, Ask(rate=rate, pin=pin, measured_on=measured_on), folder, last)
                 last.enter_context(site_dashboard(web, web_at, folder, where, lambda: plans))
-                _run(sites, folder, emulation, at, dict(where.spark))
+                _run(sites, folder, emulation, at, said)
         finally:
             emulation.close()
     finally:
@@ -122,7 +126,22 @@ def _planned(flows: list[str], net: Path, asked: Ask, folder: StateFolder, last:
     return plans_of_flows(flows, net, asked, deployer)
 
 
-def _run(sites: list[str], folder: StateFolder, emulation: Emulation, at: Address, masters: dict[str, str]) -> None:
+def _said(net: Net, site: str) -> list[str]:
+    """Return the options that a net has for the site of a zone; RunError for what the site would refuse."""
+    master = dict(net.spark).get(site)
+    words = [] if master is None else ["--kind", "spark", "--master", master]
+    for zone, option, value in net.says:
+        if zone == site:
+            words += [f"--{option}", str(value)]
+            if option == "uplink":
+                try:
+                    Uplink.read(str(value))
+                except RunError as error:
+                    raise NetError(f"zone '{site}' of net '{net.name}': {error}") from None
+    return words
+
+
+def _run(sites: list[str], folder: StateFolder, emulation: Emulation, at: Address, said: dict[str, list[str]]) -> None:
     leaving = threading.Event()
     before = {
         number: signal.signal(number, lambda signum, frame: leaving.set()) for number in (signal.SIGINT, signal.SIGTERM)
@@ -131,7 +150,7 @@ def _run(sites: list[str], folder: StateFolder, emulation: Emulation, at: Addres
     links = _Links(Cuts(folder.path / SITES), sites, emulation)
 
     def started(name: str) -> subprocess.Popen[bytes]:
-        return _started(name, folder.path / SITES / name, emulation, at, masters.get(name))
+        return _started(name, folder.path / SITES / name, emulation, at, said[name])
 
     try:
         for name in sites:
@@ -160,12 +179,21 @@ def _chosen(net: Net, only: list[str] | None) -> list[str]:
     return sites
 
 
-def _started(name: str, place: Path, emulation: Emulation, at: Address, master: str | None) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "headwater", "site", "--name", name, "--state", str(place)]
-    command += [] if master is None else ["--kind", "spark", "--master", master]
+def _started(name: str, place: Path, emulation: Emulation, at: Address, said: list[str]) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "headwater", "site", "--name", name, "--state", str(place), *said]
+    share = emulation.share(name)
+    if share is not None:
+        # its cores are this machine's, of which it has fewer, while a plan takes them for slower ones
+        command += ["--core-ips", str(emulation.core_ips)] + ([] if "--cores" in said else ["--cores", str(share)])
     host, port = emulation.way_to(at)
+    command += ["--join", f"{host}:{port}", "--listen", emulation.address(name), "--leash"]
     # Ctrl-C is for us, who tell each once
-    return emulation.start(name, [*command, "--join", f"{host}:{port}", "--listen", emulation.address(name), "--leash"])
+    return emulation.start(name, command, HEADWATER_RUNTIME=str(_ledger(place)))
+
+
+def _ledger(place: Path) -> Path:
+    """Return the runtime folder of a site, whose promises are no other site's: by a short path, as sockets need it."""
+    return own_folder() / f"up-{hashlib.sha256(os.fsencode(place)).hexdigest()[:12]}"
 
 
 class _Links:

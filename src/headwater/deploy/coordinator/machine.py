@@ -64,6 +64,7 @@ class Coordinator:
         self.kept = kept
         self.sites: dict[str, Site] = {}
         self.undone = ""  #: why the last move came to nothing
+        self.refused_by = ""  #: the site that did not take its part of the last move
         self._ahead = Ahead()  #: state that goes before them
         self._taken: dict[str, Mapping[str, bytes]] = {}  #: checkpoints of the old parts, during a move
         self._is_cutting = False
@@ -161,6 +162,7 @@ class Coordinator:
         part = next((each for each in report.parts if each.id == id), None)
         if part is not None:
             site.traffic.note(part.id, report.clock_s, part.sinks)
+            site.lately.note(report.clock_s, part)
 
     def _deploy(self, deployed: Deployment) -> None:
         if self.kept.deployed is not None:
@@ -303,7 +305,7 @@ class Coordinator:
         away = [name for name in {*self._flow.needed, *move.sites.values()} if not self._is_here(name)]
         if away:
             raise RunError(f"sites {listed(away)} are not here; a move needs all that run a part, and those that will")
-        self._flow.moving, self.undone = move, ""
+        self._flow.moving, self.undone, self.refused_by = move, "", ""
         why = self._why_not_on_spark(self._flow.then)
         if why is not None:
             self._flow.moving = None
@@ -312,10 +314,10 @@ class Coordinator:
 
     def _move(self, deployed: Deployment, move: Move) -> list[Command]:
         """Do what is next: prepare, stop what changes, take its checkpoints, cut them anew, hand those out, and go over."""
-        unfit = next((f"site '{name}': {site.unfit}" for name, site in self.sites.items() if site.unfit), "")
+        unfit = next((name for name, site in self.sites.items() if site.unfit), "")
         if unfit:
+            self.undone, self.refused_by = f"site '{unfit}': {self.sites[unfit].unfit}", unfit
             self._end_move(forget=move.id)
-            self.undone = unfit
             return [Keep()]
         if not move.cut:
             return self._prepare(deployed, move)

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from headwater.deploy.control.messages import Hello, Message, PartState, Report
+from headwater.deploy.coordinator.lately import Lately
 from headwater.deploy.coordinator.resources import resources_of
 from headwater.deploy.coordinator.state import Deployment
 from headwater.deploy.coordinator.traffic import Traffic
@@ -27,6 +28,7 @@ class Site:
     prepared: dict[str, PartState] = field(default_factory=dict)  #: parts that will be installed
     report: Report | None = None
     traffic: Traffic = field(default_factory=Traffic)  #: what its part of the flow gives out
+    lately: Lately = field(default_factory=Lately)  #: what that took
     skew_s: float = 0.0
     handed: str = ""  #: the part that was sent by this connection
     preparing: str = ""  #: the part that was sent by this connection to be prepared

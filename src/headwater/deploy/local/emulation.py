@@ -48,6 +48,7 @@ class Emulation:
         self._relay: Relay | None = None
         self._quotas: Quotas | None = None
         self._cores: dict[str, float] = {}
+        self.core_ips = core_ips
         try:
             if namespaces:
                 self._part(Wires.of(net, sites), servers)
@@ -80,11 +81,19 @@ class Emulation:
         asking = [each for each in links if each.other == COORDINATOR]
         self._relay.cut({(self._number[each.one], self._servers[0]): each.how for each in asking})
 
-    def start(self, site: str, command: Sequence[str]) -> subprocess.Popen[bytes]:
-        """Start a process at a site, in a session of its own; its input ends when this process does, however that comes."""
+    def share(self, site: str) -> float | None:
+        """Return the cores that the processes of a site may take; None where those are all of the machine."""
+        return self._cores.get(site) if self._quotas is not None else None
+
+    def start(self, site: str, command: Sequence[str], **variables: str) -> subprocess.Popen[bytes]:
+        """Start a process at a site, in a session of its own; its input ends when this process does, however that comes.
+
+        `variables` are those of the environment that it has of its own.
+        """
         there = self._namespaces[self._number[site]].inside() if self._namespaces else nullcontext()
         with there:
-            process = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
+            own = {**os.environ, **variables}
+            process = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True, env=own)
         if self._quotas is not None and site in self._cores:
             self._quotas.bound(process.pid, self._number[site], self._cores[site])
         return process

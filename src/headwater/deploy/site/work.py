@@ -77,8 +77,24 @@ class _Sampled(msgspec.Struct):
     records_out: dict[str, int]
 
 
+class _Delays(msgspec.Struct, frozen=True):
+    p50: float = 0.0
+    p99: float = 0.0
+
+
+class _Last(msgspec.Struct, frozen=True):
+    records_out: dict[str, int] = {}
+    latency_ms: _Delays = _Delays()
+
+
+class _Process(msgspec.Struct, frozen=True):
+    cores: float = 0.0
+
+
 class _Sample(msgspec.Struct):
     total: _Sampled
+    last: _Last = _Last()
+    process: _Process = _Process()
 
 
 class _Prepared(NamedTuple):
@@ -140,11 +156,12 @@ class Work:
         port, routed = read_port(self.folder.sources(id)), read_routed(self.folder.sources(id))
         if status is None:  # the service has not looked at it yet
             return PartState(id, "starting" if self._agent.parts.get(id) else "stopped", port=port, routed=routed)
-        counted, sample = _Sampled(0, {}), None
+        sampled, sample = _Sample(_Sampled(0, {})), None
         with suppress(UnknownFlowError):  # it has been removed since
             sample = self._service.sample_of(id)
         if sample is not None:
-            counted = msgspec.json.decode(sample, type=_Sample).total
+            sampled = msgspec.json.decode(sample, type=_Sample)
+        counted, last = sampled.total, sampled.last
         told = {"id": id, "phase": status["state"], "why": status["why"], "pid": status["pid"], "port": port}
         told |= {
             "routed": routed,
@@ -153,6 +170,8 @@ class Work:
             "records_out": sum(counted.records_out.values()),
             "sinks": counted.records_out,
             "outgoing": read_outgoing(self.folder.sources(id)),
+            "cores": sampled.process.cores,
+            "delay_ms": (last.latency_ms.p50, last.latency_ms.p99) if any(last.records_out.values()) else None,
         }
         return msgspec.convert(told, PartState)
 
