@@ -111,7 +111,7 @@ class Policing:
             "cores": None if None in cores or not cores else sum(each for each in cores if each is not None),
             "sinks_p50_ms": max((each[0] for each in delays if each is not None), default=None),
             "sinks_p99_ms": max((each[1] for each in delays if each is not None), default=None),
-            "crossing_hz": sum(known[origin].flowing.hz(outlet_of(stream)) for stream, origin in crossing),
+            "crossing_hz": sum(known[origin].traffic.hz(outlet_of(stream)) for stream, origin in crossing),
         }
 
     def describe(self, deployed: Deployment) -> dict[str, Any] | None:
