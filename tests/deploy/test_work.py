@@ -335,7 +335,7 @@ def test_large_state_of_a_part_that_has_saved_all_anew_goes_by_pieces_when_it_ha
 
 
 def test_too_much_that_waits_at_bridges_is_told_before_anything_stops(work, certificates, monkeypatch):
-    monkeypatch.setattr("headwater.deploy.luggage.MOST_BYTES", 1000)
+    monkeypatch.setattr("headwater.deploy.state_transfer.MOST_BYTES", 1000)
     work.told(Install("tanks-1", signed(certificates, "tanks-1")))
     outgoing = work.folder.sources("tanks-1") / "outgoing.json"  # as the part's process notes it
     outgoing.write_bytes(msgspec.json.encode({"means": Outgoing(5, 1000)}))
