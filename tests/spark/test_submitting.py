@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import runpy
+import subprocess
 import sys
+from shutil import rmtree
+from zipfile import ZipFile
 
 FLOW = """\
 from headwater import Flow, col, io
@@ -72,3 +76,57 @@ def test_the_environment_is_sent_along_and_settings_are_the_users(tmp_path, type
     assert (code, "there is no file 'nowhere.tar.gz'; make it with venv-pack" in err) == (2, True)
     code, _, err = typed("spark", "submit", "few.py", "--master", "yarn", "--deploy-mode", "there", "--dry-run")
     assert (code, "--deploy-mode is client or cluster" in err) == (2, True)
+
+
+PLANT = """\
+from headwater import Flow, io
+from helper import tenfold
+from near.by import offset
+
+plant = Flow("plant")
+readings = plant.read("readings", io.Items([{"n": n} for n in range(20)]))
+readings.map("scaled", lambda record: {"n": tenfold(record["n"]) + offset()}).write("out", io.JsonLines({out!r}))
+"""
+
+
+def test_what_is_submitted_runs_elsewhere_with_the_modules_beside_the_flow(tmp_path, typed):
+    own, elsewhere = tmp_path / "own", tmp_path / "elsewhere"
+    (own / "near").mkdir(parents=True)  # a folder without __init__.py
+    elsewhere.mkdir()
+    (own / "queue.py").write_text(PLANT.replace("{out!r}", repr(str(tmp_path / "out.jsonl"))))  # as a module of Python's
+    (own / "helper.py").write_text("def tenfold(n):\n    return 10 * n\n")
+    (own / "near" / "by.py").write_text("def offset():\n    return 1\n")
+    (own / "unused.py").write_text("raise RuntimeError('nobody imports this')\n")
+    code, out, err = typed("spark", "submit", "own/queue.py", "--master", "local[2]", "--dry-run", "--json")
+    assert code == 0, err
+    told = json.loads(out)
+    rmtree(own)
+    for name in ("helper", "near", "near.by"):
+        del sys.modules[name]
+    from headwater.spark import java
+
+    done = subprocess.run(
+        told["command"], cwd=elsewhere, env=os.environ | {"JAVA_HOME": str(java.find().home)},
+        capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    rows = [json.loads(line)["n"] for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    assert sorted(rows) == [10 * n + 1 for n in range(20)]
+
+
+def test_a_package_is_submitted_whole_with_what_it_imports_beside_it(tmp_path, typed):
+    package = tmp_path / "plant_of_test"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "levels.py").write_text("from beside_of_test import NAME\nfrom headwater import Flow, io\n"
+        "def made():\n    flow = Flow(NAME)\n"
+        "    flow.read('r', io.Items([{'x': 1}])).write('w', io.Discard())\n    return flow\n")  # fmt: skip
+    (package / "later.py").touch()
+    (tmp_path / "beside_of_test.py").write_text("NAME = 'levels'\n")
+    words = ("spark", "submit", "plant_of_test.levels:made", "--master", "yarn", "--dry-run", "--json")
+    code, out, err = typed(*words)
+    assert code == 0, err
+    with ZipFile(json.loads(out)["modules"]) as modules:
+        files = {name for name in modules.namelist() if name.endswith(".py")}
+    inside = {f"plant_of_test/{name}.py" for name in ("__init__", "levels", "later")}
+    assert files == inside | {"beside_of_test.py"}

@@ -10,9 +10,10 @@ from typing import Annotated
 
 import typer
 
-from headwater.cli.locate import find_flow
+from headwater.cli.locate import named_flow
 from headwater.cli.run import FLOW, JSON, parsed_settings
 from headwater.cli.screen import console, err, print_json
+from headwater.cli.shipping import shipped
 from headwater.flow.duration import microseconds_of
 
 app = typer.Typer(help="Hand flows to a Spark cluster.", no_args_is_help=True)
@@ -50,17 +51,19 @@ def submit(
 ) -> None:
     """Pack a flow and hand it to spark-submit: for YARN, Kubernetes and standalone clusters.
 
-    The driver's program and the flow's own modules are packed; what else it imports must be on every executor, or in the
-    environment that is sent along.
+    The driver's program, the flow's file and those beside it that it imports are packed; what else it imports must be on
+    every executor, or in the environment that is sent along.
     """
     from headwater.spark.submitting import packed
 
-    chosen = find_flow(flow)
+    attribute, chosen = named_flow(flow)
+    target, files = shipped(flow, attribute)
     seconds = microseconds_of("--for", duration) / 1e6 if duration else None
     made = packed(
-        flow,
+        target,
         chosen.name,
         folder or Path(f"{chosen.name}.submit"),
+        files=files,
         master=master,
         deploy_mode=deploy_mode,
         checkpoint=checkpoint,

@@ -8,10 +8,9 @@ from __future__ import annotations
 import json
 import os
 import sys
-import sysconfig
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 from zipfile import ZipFile
 
@@ -45,6 +44,7 @@ def packed(
     name: str,
     folder: Path,
     *,
+    files: Mapping[str, bytes],
     master: str,
     deploy_mode: str = "client",
     checkpoint: str | None = None,
@@ -52,16 +52,20 @@ def packed(
     settings: Mapping[str, str] | None = None,
     options: Mapping[str, Any] | None = None,
 ) -> Submission:
-    """Write what is needed into a folder; `flow` is as on the command line, `name` what it calls itself."""
+    """Write what is needed into a folder.
+
+    `flow` is how the driver's program names it, `name` what it calls itself, `files` its modules that are not installed.
+    """
     if deploy_mode not in ("client", "cluster"):
         raise RunError(f"--deploy-mode is client or cluster, where the driver runs; got {deploy_mode!r}")
     if environment is not None and not environment.is_file():
         raise RunError(f"there is no file {str(environment)!r}; make it with venv-pack -o {environment}")
+    folder = folder.absolute()  # the command may be kept, and run from elsewhere
     folder.mkdir(parents=True, exist_ok=True)
-    target, modules = _shipped(flow, folder)
+    modules = _zipped(files, folder)
     given = {key: value for key, value in {"checkpoint": checkpoint, **(options or {})}.items() if value is not None}
     main = folder / "main.py"
-    main.write_text(_MAIN.format(name=name, target=target, options=json.dumps(given)))
+    main.write_text(_MAIN.format(name=name, target=flow, options=json.dumps(given)))
     command = [_spark_submit(), "--master", master, "--deploy-mode", deploy_mode, "--name", name]
     if modules is not None:
         command += ["--py-files", str(modules)]
@@ -74,29 +78,17 @@ def packed(
     return Submission([*command, str(main)], main, modules)
 
 
-def _shipped(flow: str, folder: Path) -> tuple[str, Path | None]:
-    """Return how the driver's program names the flow, and its modules in a file; none of what is installed."""
-    head, _, attribute = flow.rpartition(":")
-    path = Path(head or flow)
-    if path.suffix == ".py":
-        root, files = path.resolve().parent, [path.resolve()]
-        target = f"{path.stem}:{attribute if head else 'flow'}"
-    else:
-        module = sys.modules.get(head)
-        file = getattr(module, "__file__", None)
-        if file is None or Path(file).resolve().is_relative_to(sysconfig.get_path("purelib")):
-            return flow, None
-        root = Path(file).resolve().parents[head.count(".") + (Path(file).name == "__init__.py")]
-        top = root / head.split(".")[0]
-        files = sorted(top.rglob("*.py")) if top.is_dir() else [top.with_suffix(".py")]
-        if not all(each.is_file() for each in files):
-            return flow, None
-        target = flow
-    packed_modules = folder / "modules.zip"
-    with ZipFile(packed_modules, "w") as archive:
-        for each in files:
-            archive.write(each, each.relative_to(root))
-    return target, packed_modules
+def _zipped(files: Mapping[str, bytes], folder: Path) -> Path | None:
+    """Write modules into one file, as executors import them."""
+    if not files:
+        return None
+    modules = folder / "modules.zip"
+    with ZipFile(modules, "w") as archive:
+        for inner in sorted({parent.as_posix() for file in files for parent in PurePosixPath(file).parents} - {"."}):
+            archive.writestr(f"{inner}/", b"")  # without which a folder without __init__.py is no package there
+        for file, text in files.items():
+            archive.writestr(file, text)
+    return modules
 
 
 def _of_driver_here(master: str) -> dict[str, str]:
