@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+import urllib.request
 
 import pytest
 
@@ -14,6 +15,7 @@ from headwater.flow.ranges import Sizes
 from headwater.io.table import ParquetTable
 from headwater.spark.checkpoint import Checkpoint
 from headwater.spark.progress import cause_in
+from headwater.web.prometheus import serve
 
 SCHEMA = {"n": int, "key": str, "at": "time"}
 SMALL = Sizes(parallel=2, batch_bytes=6000, batch_records=150, piece_bytes=2000)
@@ -38,6 +40,22 @@ def counting(source, out, windows):
     timed = read.event_time("t", "at").key_by("key").window("w", Tumbling("1 s"), n=agg.count())
     timed.write("windows", windows)
     return flow
+
+
+def test_prometheus_reads_a_run_on_spark(spark):
+    flow = Flow("scraped")
+    flow.read("r", io.Items([{"x": float(i)} for i in range(100)])).filter("f", col.x >= 40).write("w", io.Discard())
+    run = on_spark.start(flow)
+    run.wait()
+    server = serve(run, 0, "127.0.0.2")
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.2:{server.server_address[1]}/metrics", timeout=10) as answer:
+            text = answer.read().decode()
+    finally:
+        server.shutdown()
+        server.server_close()
+    assert 'headwater_records_in_total{flow="scraped",step="f"} 100.0' in text
+    assert 'headwater_records_out_total{flow="scraped",step="f"} 60.0' in text
 
 
 def test_a_stopped_run_goes_on_where_it_was(spark, tmp_path):

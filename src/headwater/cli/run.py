@@ -11,6 +11,7 @@ from typing import Annotated, Any, get_args
 import typer
 from rich.console import Console
 
+from headwater.cli.address import address_of
 from headwater.cli.forward import forwarded
 from headwater.cli.keeping import leave_to_lane
 from headwater.cli.locate import find_flow
@@ -42,6 +43,10 @@ _SPARK = "spark"
 JSON = Annotated[
     bool,
     typer.Option("--json", callback=want_json, is_eager=True, help="print one JSON document and nothing else"),
+]
+
+PROMETHEUS = Annotated[
+    str | None, typer.Option(metavar="[HOST:]PORT", help="serve metrics on this port [default: of 127.0.0.1 alone]")
 ]
 
 
@@ -153,7 +158,7 @@ def run(
         bool, typer.Option("--realtime", help="run a promised flow before everything that is not of real time")
     ] = False,
     show: Annotated[bool, typer.Option("--live", help="show a live table of all steps")] = False,
-    prometheus: Annotated[int | None, typer.Option(help="serve metrics on this port of 127.0.0.1")] = None,
+    prometheus: PROMETHEUS = None,
     web: Annotated[
         bool, typer.Option("--web", help="show the run in a browser; the link that it prints lets whoever has it look")
     ] = False,
@@ -192,7 +197,8 @@ def run(
     if prometheus is not None:
         from headwater.web.prometheus import check_port, serve
 
-        check_port(prometheus)
+        metrics_at = parsed_metrics(prometheus)
+        check_port(*metrics_at)
     engines: dict[str, Any] = {
         "policy": policy,
         "take": parsed_take(take),
@@ -310,7 +316,7 @@ def run(
             running = start(chosen, on=on, seconds=seconds, checkpoint=kept, **given)
         started(running)
         if prometheus is not None:
-            serve(running, prometheus)
+            serve(running, *metrics_at)
         pages: AbstractContextManager[None] = nullcontext()
         if web:
             from headwater.cli.web import watched
@@ -414,6 +420,14 @@ def _check_checkpoint(checkpoint: str | None, of_it: dict[str, Any]) -> None:
             raise RunError(f"--{given[0]} is about checkpoints, and means nothing without --checkpoint DIR")
     elif path_in(checkpoint) == Path():
         raise RunError("--checkpoint needs a folder of its own, not the current one; is it a variable that is not set?")
+
+
+def parsed_metrics(text: str) -> tuple[int, str]:
+    """Read `--prometheus`: the port, and the address that it is of."""
+    if text.isdecimal():
+        return int(text), "127.0.0.1"
+    host, port = address_of("--prometheus", text, "9100 or 0.0.0.0:9100")
+    return port, host
 
 
 def _parsed_rate(text: str) -> float:
