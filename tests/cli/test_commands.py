@@ -349,6 +349,10 @@ def test_a_document_among_records_is_refused(headwater, tmp_path, sink):
     [
         (["--every", "1s"], "--every is about checkpoints, and means nothing without --checkpoint DIR"),
         (["--allow-dropped-state"], "--allow-dropped-state is about checkpoints"),
+        (["--available-now"], "--available-now is Spark's and means nothing with --on engine"),
+        (["--buckets", "3"], "--buckets is Spark's and means nothing with --on engine"),
+        (["--on", "spark", "--buckets", "0"], "--buckets is a whole number above 0; got 0"),
+        (["--on", "spark", "--every", "0s"], "--every is a time above 0; got '0s'"),
         (["--checkpoint", ""], "is it a variable that is not set?"),
         (["--prometheus", "99999"], "ports go from 1 to 65535"),
         (["--prometheus", "gateway"], "--prometheus takes an address and a port, such as 9100 or 0.0.0.0:9100"),

@@ -42,6 +42,27 @@ def counting(source, out, windows):
     return flow
 
 
+def test_how_often_how_long_and_how_wide_are_said_on_the_command_line(spark, tmp_path, typed, monkeypatch):
+    written(tmp_path / "in.jsonl", 0, 30)
+    (tmp_path / "own.py").write_text(
+        "from headwater import Flow, Tumbling, agg, io\nflow = Flow('own')\n"
+        "read = flow.read('r', io.JsonLines('in.jsonl', {'n': int, 'key': str, 'at': 'time'}, follow=True))\n"
+        "read.event_time('t', 'at').key_by('key').window('w', Tumbling('1 s'), n=agg.count())"
+        ".write('out', io.JsonLines('out.jsonl'))\n"
+    )
+    begun = []
+    start = on_spark.start
+    monkeypatch.setattr(on_spark, "start", lambda *given, **named: begun.append(start(*given, **named)) or begun[0])
+    words = ("run", "own.py", "--on", "spark", "--json", "--checkpoint", "kept")
+    code, out, err = typed(*words, "--every", "1500ms", "--available-now", "--buckets", "3")
+    assert code == 0, err  # and it ends, though it follows the file
+    assert json.loads(out)["records_in"] == 30
+    assert Checkpoint(tmp_path / "kept").buckets() == 3
+    assert begun[0].options.every == "1.5 seconds"
+    code, _, err = typed(*words, "--available-now", "--buckets", "4")
+    assert (code, "it spreads keys over 3 buckets, not over 4" in err) == (2, True), err
+
+
 def test_prometheus_reads_a_run_on_spark(spark):
     flow = Flow("scraped")
     flow.read("r", io.Items([{"x": float(i)} for i in range(100)])).filter("f", col.x >= 40).write("w", io.Discard())

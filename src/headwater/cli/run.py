@@ -45,6 +45,13 @@ JSON = Annotated[
     typer.Option("--json", callback=want_json, is_eager=True, help="print one JSON document and nothing else"),
 ]
 
+AVAILABLE_NOW = Annotated[
+    bool, typer.Option("--available-now", help="on Spark: take what sources have now, and end")
+]
+BUCKETS = Annotated[
+    int | None,
+    typer.Option(help="on Spark: into how many parts keys are spread [default: as many as spark.sql.shuffle.partitions]"),
+]
 PROMETHEUS = Annotated[
     str | None, typer.Option(metavar="[HOST:]PORT", help="serve metrics on this port [default: of 127.0.0.1 alone]")
 ]
@@ -132,8 +139,14 @@ def run(
         Path | None, typer.Option(help="keep dead letters in this folder, for headwater dead list|show|replay")
     ] = None,
     every: Annotated[
-        str | None, typer.Option(help="on the engine: how often a checkpoint is made [default: 5 s]")
+        str | None,
+        typer.Option(
+            help="on the engine: how often a checkpoint is made [default: 5 s]; on Spark: how often a micro-batch begins, "
+            "at most [default: at once after the last]"
+        ),
     ] = None,
+    available_now: AVAILABLE_NOW = False,
+    buckets: BUCKETS = None,
     allow_dropped_state: Annotated[
         bool, typer.Option("--allow-dropped-state", help="go on although the flow has lost steps that kept state")
     ] = False,
@@ -174,7 +187,8 @@ def run(
     share_arenas()
     if lanes is not None:
         keep_freed()
-    for option, count in (("workers", workers), ("queue-records", queue_records), ("queue-mb", queue_mb)):
+    counts = {"workers": workers, "queue-records": queue_records, "queue-mb": queue_mb, "buckets": buckets}
+    for option, count in counts.items():
         if count is not None and count < 1:
             raise RunError(f"--{option} is a whole number above 0; got {count}")
     durations = (("linger", linger), ("hang", hang), ("every", every), ("within", within), ("target", target))
@@ -211,7 +225,7 @@ def run(
         "on_hang": on_hang,
         "lanes": parsed_lanes(lanes),
         "dead": dead,
-        "every": every,
+        "every": None if on == _SPARK else every,
         "allow_dropped_state": allow_dropped_state or None,
     }
     per_s = None if rate is None else _parsed_rate(rate)
@@ -222,15 +236,19 @@ def run(
         raise RunError(f"there is no runner {on!r}; runners are {listed(known)}{suggestion(on, known)}")
     settings = parsed_settings(conf or [])
     sparks: dict[str, Any] = {
-        "master": master, "conf": conf or None, "target": target, "backfill": backfill, "meaning": meaning
+        "master": master, "conf": conf or None, "target": target, "backfill": backfill, "meaning": meaning,
+        "available_now": available_now or None, "buckets": buckets,
     }  # fmt: skip
     _refuse_others(on, {**engines, "forward": forward}, sparks)
     kept = _checkpoint_folder(checkpoint, on)
-    _check_checkpoint(checkpoint, {"every": every, "allow-dropped-state": allow_dropped_state, "backfill": backfill})
+    _check_checkpoint(checkpoint, {"every": engines["every"], "allow-dropped-state": allow_dropped_state, "backfill": backfill})
     _check_history(backfill, {"until": until, "order-by": order_by, "history-only": history_only})
     if history_only and (web or prometheus is not None):
         option = "--web" if web else "--prometheus"
         raise RunError(f"{option} shows a stream, and --history-only ends before there is one")
+    if history_only and (every is not None or available_now):
+        option = "--available-now" if available_now else "--every"
+        raise RunError(f"{option} is about the stream, and --history-only ends before there is one")
     if on == _SPARK and (job := spark_job(flow)):
         others = {
             "rate": per_s,
@@ -238,6 +256,9 @@ def run(
             "conf": conf or None,
             "checkpoint": checkpoint,
             "target": target,
+            "every": every,
+            "available-now": available_now or None,
+            "buckets": buckets,
             "meaning": meaning,
             "backfill": backfill,
             "live": show or None,
@@ -273,12 +294,14 @@ def run(
     if on == _SPARK:
         if contract is not None:
             _leave_spark()
-        if contract is not None and target is not None:
-            raise RunError("--target means nothing with a promise, which says itself how long a micro-batch may take")
+        if contract is not None and (target is not None or every is not None):
+            option = "--every" if target is None else "--target"
+            raise RunError(f"{option} means nothing with a promise, which says itself how long a micro-batch may take")
         if meaning is not None and (contract is not None or backfill):
             other = "--backfill" if backfill else "a promise"
             raise RunError(f"--meaning means nothing with {other}, which needs all steps to be ours")
         of_spark: dict[str, Any] = {"master": master, "settings": settings, "checkpoint": kept or checkpoint}
+        of_spark |= {} if buckets is None else {"buckets": buckets}
         if backfill:
             tables = dict(source_of(chosen, table, "--backfill NAME=TABLE") for table in backfill)
             history = _history(chosen, tables, show, until=until, order_by=order_by, **of_spark)
@@ -288,6 +311,7 @@ def run(
             err.print(
                 f"history is read: {history.last.records_in:,} records in {history.seconds:.1f} s; the stream goes on"
             )
+        of_spark |= {"available_now": True} if available_now else {}
         if contract is not None:
             of_spark |= {"profile": profile, "best_effort": best_effort, "seconds": seconds}
             running = promised_on_spark(chosen, contract, **of_spark)
@@ -297,6 +321,7 @@ def run(
             give_way()
             with progress("starting Spark"):
                 of_spark |= {} if meaning is None else {"meaning": meaning}
+                of_spark |= {} if every is None else {"every": f"{microseconds_of('--every', every) / 1e6} seconds"}
                 running = spark.start(chosen, **of_spark, target=target, seconds=seconds)
     with stopped_by_signals() as started:
         if running is None and contract is not None:
