@@ -424,7 +424,9 @@ def test_metrics_are_served_at_the_address_that_is_said(typed, tmp_path):
         (tmp_path / "ports.jsonl").write_text(json.dumps({"port": port}) + "\n")
         code, _, heard = typed("run", "own.py:flow", "--prometheus", f"127.0.0.2:{port}")
     assert code == 0, heard
-    assert 'headwater_records_out_total{flow="own",step="r"}' in json.loads((tmp_path / "told.jsonl").read_text())["text"]
+    assert (
+        'headwater_records_out_total{flow="own",step="r"}' in json.loads((tmp_path / "told.jsonl").read_text())["text"]
+    )
 
 
 def test_a_file_that_is_no_python_is_told(typed, tmp_path):

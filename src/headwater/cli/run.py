@@ -11,7 +11,6 @@ from typing import Annotated, Any, get_args
 import typer
 from rich.console import Console
 
-from headwater.cli.address import address_of
 from headwater.cli.forward import forwarded
 from headwater.cli.keeping import leave_to_lane
 from headwater.cli.locate import find_flow
@@ -21,10 +20,27 @@ from headwater.cli.rewire import rewired, source_of
 from headwater.cli.screen import console, err, live, print_json, print_report, progress, want_json
 from headwater.cli.signals import stopped_by_signals
 from headwater.cli.site_web import check_dashboard
+from headwater.cli.spark_options import (
+    AVAILABLE_NOW,
+    BACKFILL,
+    BUCKETS,
+    CONF,
+    DURATION,
+    HISTORY_ONLY,
+    INPUT,
+    MEANING,
+    ORDER_BY,
+    OUTPUT,
+    PROMETHEUS,
+    TARGET,
+    UNTIL,
+    check_history,
+    parsed_metrics,
+    parsed_settings,
+)
 from headwater.cli.stdout import carries_records
 from headwater.cli.writable import check_folder
 from headwater.data.jit import answering_at_once
-from headwater.data.timestamps import micros_of_text
 from headwater.engine import RUNNERS, Options, start
 from headwater.engine.lanes import Lanes
 from headwater.engine.memory import keep_freed, share_arenas
@@ -45,17 +61,6 @@ JSON = Annotated[
     typer.Option("--json", callback=want_json, is_eager=True, help="print one JSON document and nothing else"),
 ]
 
-AVAILABLE_NOW = Annotated[
-    bool, typer.Option("--available-now", help="on Spark: take what sources have now, and end")
-]
-BUCKETS = Annotated[
-    int | None,
-    typer.Option(help="on Spark: into how many parts keys are spread [default: as many as spark.sql.shuffle.partitions]"),
-]
-PROMETHEUS = Annotated[
-    str | None, typer.Option(metavar="[HOST:]PORT", help="serve metrics on this port [default: of 127.0.0.1 alone]")
-]
-
 
 def run(
     flow: FLOW,
@@ -71,14 +76,9 @@ def run(
         str | None, typer.Option(help="processes of one worker each: a number, or auto for one on each processor")
     ] = None,
     rate: Annotated[str | None, typer.Option(help="replay the sources at this many records/s, open loop")] = None,
-    duration: Annotated[str | None, typer.Option("--for", help="stop reading after this long, such as 30s")] = None,
-    input: Annotated[
-        list[str] | None,
-        typer.Option(help="read FILE, on Spark also a URL, instead of the source (NAME=FILE if several)"),
-    ] = None,
-    output: Annotated[
-        str | None, typer.Option(help="write each sink to a file in this folder, on Spark also at this URL")
-    ] = None,
+    duration: DURATION = None,
+    input: INPUT = None,
+    output: OUTPUT = None,
     when_full: Annotated[str, typer.Option(help="at a full queue: block, spill or shed")] = "block",
     linger: Annotated[
         str, typer.Option(help="how long records gather before they are read, by default 6 to 15 ms; 0s for none")
@@ -90,40 +90,19 @@ def run(
     master: Annotated[
         str | None, typer.Option(help="where Spark runs, such as spark://host:7077 [default: here]")
     ] = None,
-    conf: Annotated[
-        list[str] | None, typer.Option("--conf", "-c", help="a setting of Spark's, NAME=VALUE; as often as need be")
-    ] = None,
+    conf: CONF = None,
     checkpoint: Annotated[
         str | None,
         typer.Option(
             help="keep in this folder, on Spark also at a URL, how far the run has come, and go on from there"
         ),
     ] = None,
-    meaning: Annotated[
-        str | None,
-        typer.Option(
-            help="on Spark: spark has its own operators run expressions and windows next to a source that it reads, by "
-            "its own rules [default: headwater's, exactly]"
-        ),
-    ] = None,
-    target: Annotated[
-        str | None, typer.Option(help="on Spark: about how long a micro-batch takes when much waits, such as 2s")
-    ] = None,
-    backfill: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="on Spark: first all of TABLE, a path, URL or name, as if it had streamed (NAME=TABLE if several)"
-        ),
-    ] = None,
-    until: Annotated[
-        str | None, typer.Option(help="with --backfill: up to this moment, such as 2026-11-16T08:00:00Z")
-    ] = None,
-    order_by: Annotated[
-        str | None, typer.Option(help="with --backfill: the table's column of time [default: that of event time]")
-    ] = None,
-    history_only: Annotated[
-        bool, typer.Option("--history-only", help="with --backfill: end before the stream goes on")
-    ] = False,
+    meaning: MEANING = None,
+    target: TARGET = None,
+    backfill: BACKFILL = None,
+    until: UNTIL = None,
+    order_by: ORDER_BY = None,
+    history_only: HISTORY_ONLY = False,
     trainer: Annotated[
         str | None,
         typer.Option(help="of riot:train on Spark: exact, the same models as the engine's [default], or mllib"),
@@ -241,8 +220,10 @@ def run(
     }  # fmt: skip
     _refuse_others(on, {**engines, "forward": forward}, sparks)
     kept = _checkpoint_folder(checkpoint, on)
-    _check_checkpoint(checkpoint, {"every": engines["every"], "allow-dropped-state": allow_dropped_state, "backfill": backfill})
-    _check_history(backfill, {"until": until, "order-by": order_by, "history-only": history_only})
+    _check_checkpoint(
+        checkpoint, {"every": engines["every"], "allow-dropped-state": allow_dropped_state, "backfill": backfill}
+    )
+    check_history(backfill, {"until": until, "order-by": order_by, "history-only": history_only})
     if history_only and (web or prometheus is not None):
         option = "--web" if web else "--prometheus"
         raise RunError(f"{option} shows a stream, and --history-only ends before there is one")
@@ -280,11 +261,12 @@ def run(
             err.print(f"--forward means nothing to {listed(beside)}: with a checkpoint its records wait beside that")
     to = err if carries_records(chosen, as_json=as_json) else console
     contract = contract_of(chosen, promise, within, above, burst)
-    if contract is not None and not keeps(on, contract):
+    if contract is not None and (not keeps(on, contract) or _is_submitted(on)):
         if promise is not None and on != _SPARK:
             raise RunError(f"--promise means nothing with --on {on}: rates are promised on the engine and on Spark")
         if promise is None:
-            err.print(f"flow {chosen.name} has a contract, which --on {on} does not keep: it runs as fast as it can")
+            where = "spark-submit" if _is_submitted(on) else f"--on {on}"
+            err.print(f"flow {chosen.name} has a contract, which {where} does not keep: it runs as fast as it can")
             contract = None
     if contract is None or on == _SPARK:
         _refuse_of_promise(contract is not None, realtime=realtime, best_effort=best_effort, profile=profile)
@@ -367,6 +349,15 @@ def _prepare_spark(master: str | None, settings: dict[str, str]) -> None:
         prepare(master, settings)
 
 
+def _is_submitted(on: str) -> bool:
+    """Say whether spark-submit has started this: on a Spark that others have chosen, no cores can be reserved."""
+    if on != _SPARK:
+        return False
+    from headwater.spark.session import has_java
+
+    return has_java()
+
+
 def _leave_spark() -> None:
     """Leave alone what was started for Spark: what a promise is kept with starts where its cores are."""
     from headwater.spark.session import cancel
@@ -383,18 +374,6 @@ def _history(chosen: Flow, tables: dict[str, str], show: bool, **options: Any) -
     with stopped_by_signals() as started:
         started(running)
         return live(running) if show else _waited(running, running.status_line)
-
-
-def _check_history(backfill: list[str] | None, of_it: dict[str, Any]) -> None:
-    """Refuse what means nothing without history."""
-    given = [name for name, value in of_it.items() if value]
-    if given and not backfill:
-        raise RunError(f"--{given[0]} is about history, and means nothing without --backfill TABLE")
-    if (until := of_it["until"]) is not None:
-        try:
-            micros_of_text(until)
-        except ValueError:
-            raise RunError(f"--until is a moment such as 2026-11-16T08:00:00Z; got {until!r}") from None
 
 
 def _refuse_of_promise(promised: bool, **of_it: Any) -> None:
@@ -447,14 +426,6 @@ def _check_checkpoint(checkpoint: str | None, of_it: dict[str, Any]) -> None:
         raise RunError("--checkpoint needs a folder of its own, not the current one; is it a variable that is not set?")
 
 
-def parsed_metrics(text: str) -> tuple[int, str]:
-    """Read `--prometheus`: the port, and the address that it is of."""
-    if text.isdecimal():
-        return int(text), "127.0.0.1"
-    host, port = address_of("--prometheus", text, "9100 or 0.0.0.0:9100")
-    return port, host
-
-
 def _parsed_rate(text: str) -> float:
     """Read `--rate`."""
     with suppress(ValueError, FlowError):
@@ -503,14 +474,3 @@ def _waited(running: Any, status_line: Callable[[], str] | None = None) -> Repor
             if status_line is not None and report is None and err.is_terminal:
                 say(status_line())
     return report
-
-
-def parsed_settings(texts: list[str]) -> dict[str, str]:
-    """Read `-c NAME=VALUE`; of a name that is given twice, the last one counts."""
-    found = {}
-    for text in texts:
-        name, equals, value = text.partition("=")
-        if not equals or not name.startswith("spark."):
-            raise RunError(f"-c takes a setting of Spark's, such as spark.driver.memory=4g; got {text!r}")
-        found[name] = value.strip()
-    return found

@@ -18,7 +18,7 @@ from headwater.spark import daemon, forkserver, java, niofs
 from headwater.spark.archive import Archive, archive_of
 from headwater.spark.archiving import OPTIONS, make_at_exit
 from headwater.spark.gateway import JavaSide, drop_ahead, java_side, launch, start_ahead
-from headwater.spark.home import MISSING, conf_folder, spark_home, spark_version
+from headwater.spark.home import MISSING, spark_home, spark_version, written_defaults
 from headwater.spark.interpreter import launcher
 from headwater.spark.master import SECRETIVE, check_answers
 
@@ -54,7 +54,7 @@ def session(master: str | None = None, settings: Mapping[str, Any] | None = None
     running = SparkSession.getActiveSession() or _of_another_thread()
     if running is not None:
         return _adapted(running, master, given)
-    if _has_java():  # and knows the master
+    if has_java():  # and knows the master
         return _started(master or "", {**_streaming(), **given})
     return _started(*_chosen(master, given))
 
@@ -78,7 +78,7 @@ def is_local(master: str | None = None, settings: Mapping[str, Any] | None = Non
         if running is not None:
             return (running.conf.get("spark.master", "") or "").startswith("local")
     chosen = master or _as_texts(settings).get("spark.master") or LOCAL
-    return chosen.startswith("local") and not _has_java()
+    return chosen.startswith("local") and not has_java()
 
 
 def cancel() -> None:
@@ -88,7 +88,7 @@ def cancel() -> None:
         forkserver.stop()
 
 
-def _has_java() -> bool:
+def has_java() -> bool:
     """Say whether spark-submit has started Java for this process."""
     return "PYSPARK_GATEWAY_PORT" in os.environ
 
@@ -96,7 +96,7 @@ def _has_java() -> bool:
 def _chosen(master: str | None, given: dict[str, str]) -> tuple[str, dict[str, str]]:
     """Return the master, and all that is set for a session which starts Java; the environment is made ready for that."""
     master = master or given.get("spark.master") or LOCAL
-    written = _written_defaults()
+    written = written_defaults()
     check_answers(master, ask=not written & set(SECRETIVE) and all(given.get(name) != "true" for name in SECRETIVE))
     found = java.find()
     os.environ["JAVA_HOME"] = str(found.home)
@@ -278,15 +278,6 @@ def _adapted(running: SparkSession, master: str | None, given: Mapping[str, str]
 
 def _is_near(master: str) -> bool:
     return master.startswith("local") or bool(re.match(r"spark://(127\.|localhost[:/]|\[::1\])", master))
-
-
-def _written_defaults() -> set[str]:
-    """Return the names that the user's spark-defaults.conf sets."""
-    try:
-        lines = (conf_folder() / "spark-defaults.conf").read_text().splitlines()
-    except OSError:
-        return set()
-    return {re.split(r"[\s=]", line.strip(), maxsplit=1)[0] for line in lines if line.strip().startswith("spark.")}
 
 
 def _as_texts(settings: Mapping[str, Any] | None) -> dict[str, str]:

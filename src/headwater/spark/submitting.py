@@ -8,26 +8,27 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Any
 from zipfile import ZipFile
 
 from headwater.errors import RunError
+from headwater.spark.home import written_defaults
 
 _ENVIRONMENT = "environment"  #: the folder as which executors find what was packed
 _MAIN = '''\
 """Made by `headwater spark submit`: runs flow {name} where spark-submit starts it."""
 
 import json
+import sys
 
-from headwater.cli.locate import find_flow
-from headwater.spark import run
+from headwater.cli import main
 
-report = run(find_flow({target!r}), **json.loads({options!r}))
-print(json.dumps(report.to_json()))
+sys.argv = ["headwater", *json.loads({words!r})]
+main()
 '''
+_UPLOADS = "spark.kubernetes.file.upload.path"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,32 +41,29 @@ class Submission:
 
 
 def packed(
-    flow: str,
+    words: Sequence[str],
     name: str,
     folder: Path,
     *,
     files: Mapping[str, bytes],
     master: str,
     deploy_mode: str = "client",
-    checkpoint: str | None = None,
     environment: Path | None = None,
     settings: Mapping[str, str] | None = None,
-    options: Mapping[str, Any] | None = None,
 ) -> Submission:
     """Write what is needed into a folder.
 
-    `flow` is how the driver's program names it, `name` what it calls itself, `files` its modules that are not installed.
+    `words` are what the driver's program says to `headwater`, `name` is what the flow calls itself, and `files` are its
+    modules that are not installed.
     """
-    if deploy_mode not in ("client", "cluster"):
-        raise RunError(f"--deploy-mode is client or cluster, where the driver runs; got {deploy_mode!r}")
+    check_driver(master, deploy_mode, settings or {})
     if environment is not None and not environment.is_file():
         raise RunError(f"there is no file {str(environment)!r}; make it with venv-pack -o {environment}")
     folder = folder.absolute()  # the command may be kept, and run from elsewhere
     folder.mkdir(parents=True, exist_ok=True)
     modules = _zipped(files, folder)
-    given = {key: value for key, value in {"checkpoint": checkpoint, **(options or {})}.items() if value is not None}
     main = folder / "main.py"
-    main.write_text(_MAIN.format(name=name, target=flow, options=json.dumps(given)))
+    main.write_text(_MAIN.format(name=name, words=json.dumps(list(words))))
     command = [_spark_submit(), "--master", master, "--deploy-mode", deploy_mode, "--name", name]
     if modules is not None:
         command += ["--py-files", str(modules)]
@@ -76,6 +74,31 @@ def packed(
     for key, value in chosen.items():
         command += ["--conf", f"{key}={value}"]
     return Submission([*command, str(main)], main, modules)
+
+
+def check_driver(master: str, deploy_mode: str, settings: Mapping[str, str]) -> None:
+    """Raise if the driver cannot be where it is to be, or nothing could bring it what it needs."""
+    if deploy_mode not in ("client", "cluster"):
+        raise RunError(f"--deploy-mode is client or cluster, where the driver runs; got {deploy_mode!r}")
+    if deploy_mode == "client":
+        return
+    if master.startswith(("spark://", "local")):
+        kind = "a standalone cluster" if master.startswith("spark://") else "a local master"
+        raise RunError(
+            f"Spark runs no driver in Python on {kind}: leave --deploy-mode cluster out, and the driver runs here"
+        )
+    if master.startswith("k8s://") and _UPLOADS not in settings and _UPLOADS not in _defaults():
+        raise RunError(
+            "the program and the modules are files of this machine, and pods fetch them from where a setting says: "
+            f"-c {_UPLOADS}=s3a://…, a URL that this machine and the pods see"
+        )
+
+
+def _defaults() -> set[str]:
+    try:
+        return written_defaults()
+    except RunError:  # no Spark is installed here
+        return set()
 
 
 def _zipped(files: Mapping[str, bytes], folder: Path) -> Path | None:
