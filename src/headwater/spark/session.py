@@ -19,7 +19,7 @@ from headwater.spark.archive import Archive, archive_of
 from headwater.spark.archiving import OPTIONS, make_at_exit
 from headwater.spark.gateway import JavaSide, drop_ahead, java_side, launch, start_ahead
 from headwater.spark.home import MISSING, spark_home, spark_version, written_defaults
-from headwater.spark.interpreter import launcher
+from headwater.spark.interpreter import check_workers, launcher
 from headwater.spark.master import SECRETIVE, check_answers
 
 if TYPE_CHECKING:
@@ -270,6 +270,7 @@ def _adapted(running: SparkSession, master: str | None, given: Mapping[str, str]
     has = running.sparkContext.master if hasattr(running, "sparkContext") else None
     if master is not None and has is not None and has != master:
         raise RunError(f"a Spark session on {has!r} is running in this process, not on {master!r}; stop it first")
+    check_workers(running)
     for name, value in {**_streaming(), **given}.items():
         if running.conf.isModifiable(name):
             running.conf.set(name, value)
