@@ -401,6 +401,11 @@ def test_a_port_that_is_refused_leaves_what_is_there_as_it_is(typed, tmp_path):
     assert kept.read_text() == '{"x": 7}\n'
 
 
+def test_settings_of_spark_are_for_a_site_on_spark(typed):
+    code, _, heard = typed("site", "--join", "127.0.0.1:1", "--name", "barn", "-c", "spark.executor.memory=4g")
+    assert (code, "-c is a setting of Spark's; say --kind spark too" in heard) == (2, True), heard
+
+
 def test_metrics_are_served_at_the_address_that_is_said(typed, tmp_path):
     (tmp_path / "own.py").write_text(
         "import time\nimport urllib.request\nfrom headwater import Flow, io\n"

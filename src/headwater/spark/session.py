@@ -100,7 +100,7 @@ def _chosen(master: str | None, given: dict[str, str]) -> tuple[str, dict[str, s
     check_answers(master, ask=not written & set(SECRETIVE) and all(given.get(name) != "true" for name in SECRETIVE))
     found = java.find()
     os.environ["JAVA_HOME"] = str(found.home)
-    if _is_near(master):
+    if is_near(master):
         if os.environ.setdefault("PYSPARK_PYTHON", launcher()) == launcher() != sys.executable and not (
             {*given, *written} & _PYTHONS
         ):
@@ -161,7 +161,7 @@ def _small(master: str, found: java.Java) -> dict[str, str]:
         "spark.driver.extraJavaOptions": quiet,
         "spark.sql.streaming.checkpointFileManagerClass": _FILES,
     }
-    if _is_near(master):
+    if is_near(master):
         chosen |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
     if master.startswith("local"):
         chosen["spark.sql.shuffle.partitions"] = str(cores_of(master))
@@ -277,7 +277,8 @@ def _adapted(running: SparkSession, master: str | None, given: Mapping[str, str]
     return running
 
 
-def _is_near(master: str) -> bool:
+def is_near(master: str) -> bool:
+    """Say whether a master, and whoever works for it, is on this machine."""
     return master.startswith("local") or bool(re.match(r"spark://(127\.|localhost[:/]|\[::1\])", master))
 
 
