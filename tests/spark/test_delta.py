@@ -250,6 +250,7 @@ def test_a_delta_table_is_one_to_flows_to_history_and_to_others(spark, tmp_path)
     timed.write("out", out)
     on_spark.run(flow)
     assert sorted(out.records, key=lambda row: row["n"]) == rows
-    assert table_of(spark, address, flow, "r", None).rows.count() == 40
+    for named in (address, f"file://{address}", f"file://{address}/"):
+        assert table_of(spark, named, flow, "r", None).rows.count() == 40
     deltalake = pytest.importorskip("deltalake")
     assert sorted(deltalake.DeltaTable(address).to_pyarrow_table()["n"].to_pylist()) == list(range(40))
