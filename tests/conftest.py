@@ -19,7 +19,9 @@ from typed_words import exit_code
 #: files of few tests that take long, which two workers share out best when they begin with them
 LONG = {
     "test_bench.py",
+    "test_bridge.py",
     "test_cluster.py",
+    "test_commands.py",
     "test_docs.py",
     "test_end.py",
     "test_kafka.py",
@@ -38,6 +40,7 @@ LONG = {
     "test_sites_and_plans.py",
     "test_spark_sites.py",
     "test_split.py",
+    "test_trouble.py",
     "test_troubleshooting.py",
 }
 

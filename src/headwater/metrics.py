@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import log2
 from typing import Any, TypeVar
@@ -267,6 +268,25 @@ _STANDING = ("queue", "in_hand", "state_bytes")
 
 def _summed(counts: dict[K, int], others: dict[K, int]) -> dict[K, int]:
     return {name: counts.get(name, 0) + others.get(name, 0) for name in counts | others}
+
+
+def added_accounts(account: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+    """Add up what two writers of one sink tell of their records; what is no number is the first one's.
+
+    >>> added_accounts({"taken": 2, "dropped": {"log full": 1}}, {"taken": 3, "dropped": {"too old": 1}, "mistakes": 1})
+    {'taken': 5, 'dropped': {'too old': 1, 'log full': 1}, 'mistakes': 1}
+    """
+    return {
+        what: _added(account[what], other[what]) if what in account and what in other else either
+        for what, either in {**other, **account}.items()
+    }
+
+
+def _added(one: Any, other: Any) -> Any:
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        return added_accounts(one, other)
+    is_count = all(isinstance(each, int | float) and not isinstance(each, bool) for each in (one, other))
+    return one + other if is_count else one
 
 
 def variation(values: list[float]) -> float:

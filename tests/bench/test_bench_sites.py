@@ -121,6 +121,14 @@ def test_a_pause_is_what_the_longest_wait_around_a_move_is_longer_than_usual(flo
     assert [each.caused_s for each in pauses_of(waits, [other], [move, other])] == [pytest.approx(0.0)]
 
 
+def test_where_moves_follow_soon_on_each_other_the_usual_is_of_as_long_times_as_there_were(flow):
+    waits = waits_of(flow, written_at(flow, lambda n: 1000 + n / 10 + (0.3 if n % 10 == 5 else 0.1)))
+    moves = [Span(1004.5, 1007.5), Span(1009.5, 1012.5), Span(1014.5, 1019.6)]
+    pauses = pauses_of(waits, moves, moves)
+    assert [each.usual_s for each in pauses] == [pytest.approx(0.3)] * 3  # not the 0.1 that most records take
+    assert [each.caused_s for each in pauses] == [pytest.approx(0.0)] * 3
+
+
 def test_what_waits_while_another_flow_is_moved_is_not_usual(flow):
     def came_s(n):
         return max(1000 + n / 10 + 0.1, 1008.5 if n >= 60 else 0.0)

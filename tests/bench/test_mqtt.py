@@ -54,6 +54,17 @@ def test_a_rate_counts_only_when_all_below_it_are_kept():
     assert mqtt._said([step(10, lost=1)]) | {"rate": 0} == mqtt._said([step(10, lost=1)])
 
 
+def test_what_the_load_carries_is_told_over_the_rates_that_were_asked_for(monkeypatch):
+    def climb(task, qos, rates, *_, **__):
+        return [Step(2_000_000 if task == "echo" else 400_000, 1.0, 0, 0, 1.0, 5.0, 0.1, 0.5)]
+
+    monkeypatch.setattr(mqtt, "_climb", climb)
+    monkeypatch.setattr("shutil.which", lambda name: None)
+    answer = mqtt.run()
+    assert answer["generator"]["echo_over_demanded"] == {"filter": 10.0, "filter, QoS 1": 20.0, "etl": 20.0}
+    assert "filter 200,000/s 10.0, filter, QoS 1 100,000/s 20.0, etl 100,000/s 20.0" in mqtt.table(answer)
+
+
 #: speaks as much of eKuiper's REST interface as the experiment uses, and echoes once it has a stream and a rule
 FAKE_EKUIPER = """#!{python}
 import json, os, threading

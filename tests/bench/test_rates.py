@@ -1,6 +1,8 @@
 """What the experiment `rates` compares: everything that is due comes to the judge once, and lateness is not overlooked."""
 
+import json
 import os
+import subprocess
 import threading
 import time
 from types import SimpleNamespace
@@ -29,7 +31,7 @@ from headwater_bench.experiments.rates import (
     two,
 )
 from headwater_bench.experiments.rates.dhalion import Dhalion
-from headwater_bench.experiments.rates.lap import Lap, RefusedError, home, together
+from headwater_bench.experiments.rates.lap import SYSTEMS, Lap, RefusedError, home, together
 from headwater_bench.experiments.rates.loads import COPIES, Judge, Offered
 from headwater_bench.experiments.rates.scan import running
 from headwater_bench.experiments.rates.serverless import Serverless
@@ -286,6 +288,71 @@ def test_a_part_whose_promise_is_refused_says_so_and_the_others_go_on(monkeypatc
     assert answer["failed"] == {"isolation": "flow 'etl' cannot be promised that"}
     assert answer["hostile"] == {"kept": 1.0}
     assert "FAILED isolation: flow 'etl' cannot be promised that" in sitting.table(answer)
+
+
+def test_what_a_part_has_found_is_written_as_it_ends_and_one_that_hangs_is_told(monkeypatch, tmp_path):
+    told = []
+
+    def hangs(quick, profiles, home):
+        raise subprocess.TimeoutExpired("lap", 300)
+
+    def interrupted(quick, profiles, home):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(sitting, "of_mix", lambda mix, folder, point_s: {})
+    monkeypatch.setattr(isolation, "measure", hangs)
+    found = {"hog": {"kept": 1.0, "windows": 8, "p99_ms": 15.0}}
+    monkeypatch.setattr(hostile, "measure", lambda quick, profiles, home: found)
+    monkeypatch.setattr(hostile, "lines", lambda part: ["kept"])
+    monkeypatch.setattr(cost, "measure", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        sitting.run(True, tmp_path / "out", ["isolation", "hostile", "cost"], told.append)
+    written = json.loads((tmp_path / "out" / "rates.json").read_text())
+    assert "timed out after 300 seconds" in written["failed"]["isolation"]
+    assert written["hostile"] == found
+    assert (tmp_path / "out" / "hostile.csv").read_text().splitlines() == [
+        "hostile,kept,windows,p99_ms",
+        "hog,1.0,8,15.0",
+    ]
+    assert "FAILED isolation" in (tmp_path / "out" / "rates.txt").read_text()
+    assert told[-1] == "cost, part 3 of 3"
+
+
+def test_a_lap_that_hangs_is_a_failure_of_that_flow_and_the_rest_is_told(tmp_path, monkeypatch):
+    """What lanes do at most is known also where they keep no rate that they may be promised."""
+    steps = {"work": StepDemand(1.0, 1, 1.0, 0.0, 2e-6, 1e-4)}
+    profile = Profile("etl", "here", {"work": StepProfile(2e-6)}, demand=Demand(1e4, 0.0125, 2e-4, steps))
+    profile.write(tmp_path / "etl.json")
+    profile.write(tmp_path / "pred.json")
+
+    def ran(command, *, timeout, **options):
+        asked = json.loads(command[-1])
+        if asked["flow"] == "pred":
+            raise subprocess.TimeoutExpired(command, timeout)
+        lanes = 1 if asked["promise_hz"] < 500_000 else 2
+        saw = {"lanes": lanes, "done_hz": 6e5 * lanes, "cores": lanes, "windows": 4, "kept": 4 if lanes == 1 else 0}
+        return SimpleNamespace(returncode=0, stdout=json.dumps(saw).encode())
+
+    monkeypatch.setattr(subprocess, "run", ran)
+    monkeypatch.setattr(cores, "of_full_lane", lambda name, path: path)
+    monkeypatch.setattr(two, "_LESS", (1.0, 0.95))
+    paths = {name: str(tmp_path / f"{name}.json") for name in ("etl", "pred")}
+    found = cores.measure(True, paths, tmp_path)
+    assert found["throughput_over_4_cores"]["80"] == pytest.approx(20, rel=0.1)
+    lanes = found["two_lanes_over_one"]
+    assert lanes["etl"]["two_over_one"] == 2.0
+    assert "is promised, and not kept" in lanes["etl"]["failed"]
+    assert "nothing within 302 s" in lanes["pred"]["failed"]
+    said = cores.lines(found)
+    assert "at most 2.0 (1,200,000 over 600,000), FAILED: etl in 2 lanes" in said[-3]
+    figures.write({"cores": found}, tmp_path / "out")
+    assert (tmp_path / "out" / "cores.png").stat().st_size > 0
+
+
+def test_every_system_is_judged_for_as_long_as_those_that_adapt():
+    seconds = {system: isolation._seconds(system, quick=False) for system in SYSTEMS}
+    assert seconds.pop("promised") * len(isolation.MIX) == isolation.WINDOWS
+    assert set(seconds.values()) == {isolation.ADAPTS_S}
 
 
 def test_a_part_that_does_not_exist_is_answered_with_those_that_do():

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from headwater.deploy import ahead
 from headwater.deploy.ahead import Kept, Sending, key_of, large_states, pieces
 from headwater.deploy.control.messages import Sent, Took
-from headwater.deploy.luggage import packed, unpacked
+from headwater.deploy.state_transfer import packed, unpacked
 from headwater.engine.checkpoint.chain import Chain, hold, is_held, let_go
 from headwater.engine.checkpoint.recovery import VERSION
 from headwater.engine.checkpoint.store import Store

@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +12,7 @@ from headwater.cli.locate import find_flow
 from headwater.deploy.coordinator.asking import NobodyError, ask
 from headwater.deploy.coordinator.state import StateFolder
 from headwater.flow.profile import Demand, Profile, StepDemand, StepProfile
+from headwater.rate import cgroups
 from sites_of import site, slow_flow, wait_for
 from supervisors import end_supervisor
 
@@ -130,6 +132,24 @@ def drained(commands, name):
         return None
 
 
+def moved_by_hand(commands, *words):
+    """Return what `headwater move` shows; None where a site was taken for gone, or the policy was moving."""
+    try:
+        return commands.json("move", *words, "--within", "180s")
+    except AssertionError as failed:
+        if not any(word in str(failed) for word in ("are not here", "is being moved")):
+            raise
+        return None
+
+
+def measured(commands):
+    """Return the cores that parts took since the last decision, and what crossed bridges; None before that is known."""
+    found = described(commands)
+    told = {} if found is None else found["flow"]["policy"]["decisions"][-1]["measured"]
+    after = [told[name][1] for name in ("cores", "crossing_hz") if name in told]
+    return after if len(after) == 2 and None not in after else None
+
+
 def test_a_cheaper_site_appears_and_is_drained_and_the_policy_moves_the_flow_by_itself(commands, tmp_path):
     farm(tmp_path)
     commands.start("up", "farm.toml", "--site", "barn", "--site", "cloud", "--no-namespaces")
@@ -167,8 +187,20 @@ def test_a_cheaper_site_appears_and_is_drained_and_the_policy_moves_the_flow_by_
     assert policy["drained"] == ["shed"]
     assert commands.json("drain", "shed", "--open")["flow"]["policy"]["drained"] == []
     wait_for(lambda: at("shed")(commands), commands, "a move back to where it is cheaper")
+    shown = wait_for(lambda: moved_by_hand(commands, *MOVABLE, "cloud"), commands, "a move by hand")
+    assert shown["flow"]["policy"]["held"] == dict.fromkeys(MOVABLE, "cloud")
+    assert "moved by hand, and stays: time at cloud" in " ".join(
+        commands.run("status", "--state", ".headwater/deploy").split()
+    )
+    refused = commands.run("move", "levels", "--open", code=2)
+    assert "no policy holds 'levels'" in " ".join(refused.split())
+    assert commands.json("move", "tanks", "--open")["flow"]["policy"]["held"] == {}
+    wait_for(lambda: at("shed")(commands), commands, "a move back, once it may be")
+    cores, crossed = wait_for(lambda: measured(commands), commands, "what was measured after it")
+    assert 0 < cores < 2 * len(os.sched_getaffinity(0))
+    assert crossed > 100
     journal = (tmp_path / ".headwater" / "deploy" / "journal.jsonl").read_text().splitlines()
-    assert len([line for line in journal if json.loads(line)["came"] is None]) == 3
+    assert len([line for line in journal if json.loads(line)["came"] is None]) == 4
     shown = commands.run("status", "--state", ".headwater/deploy")
     assert "policy min-cost" in shown
     (tmp_path / "hurry").touch()
@@ -205,3 +237,32 @@ def test_a_promise_is_admitted_by_the_ledgers_of_sites_or_refused_with_the_numbe
     (tmp_path / "hurry").touch()
     assert first.wait(180) == 0, commands.logs()
     assert as_one_engine_has_it(tmp_path)
+
+
+def test_sites_of_a_net_tell_what_it_says_of_them_and_lend_the_share_of_the_machine_that_they_have(commands, tmp_path):
+    farm(tmp_path)
+    told = NET.replace("cpu_ips = 1e7", "cpu_ips = 1e9")
+    for name, words in {"shed": "carbon = 300", "cloud": "carbon = 40\nprice = 0.5"}.items():
+        told = told.replace(f'name = "{name}"', f'name = "{name}"\n{words}')
+    (tmp_path / "farm.toml").write_text(told)
+    commands.start("up", "farm.toml", "--no-namespaces", "--measured-on", "1.25e9")
+    words = ("tanks.py:tanks", "farm.toml", "--policy", "min-carbon", "--profile", "profile.json", "--pin")
+    first = commands.start("deploy", *words, "archive=barn", "--within", "180s")
+    found = wait_for(lambda: at("cloud")(commands), commands, "a flow where the least carbon is")
+    sites = {each["name"]: each for each in found["sites"]}
+    assert {name: (site["carbon"], site["price"]) for name, site in sites.items()} == {
+        "barn": (None, None),
+        "shed": (300.0, None),
+        "cloud": (40.0, 0.5),
+    }
+    lent = 0.8 if cgroups.find() is not None else float(len(os.sched_getaffinity(0)))
+    assert {(site["cores"], site["promised"]["capacity"]) for site in sites.values()} == {(lent, round(0.9 * lent, 4))}
+    ledgers = [dict(environment(sites[name]["pid"]))["HEADWATER_RUNTIME"] for name in ("barn", "cloud")]
+    assert len({os.environ["HEADWATER_RUNTIME"], *ledgers}) == 3
+    (tmp_path / "hurry").touch()
+    assert first.wait(180) == 0, commands.logs()
+    assert as_one_engine_has_it(tmp_path)
+
+
+def environment(pid):
+    return (each.split("=", 1) for each in Path(f"/proc/{pid}/environ").read_text().split("\0") if "=" in each)

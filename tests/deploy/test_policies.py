@@ -1,93 +1,32 @@
 """Policies decide: pure, so that sites, prices, ledgers and time are plain values here."""
 
 import random
+from contextlib import contextmanager
+from itertools import pairwise
 
 import msgspec
 import pytest
 
-from headwater import Flow, Tumbling, agg, col, io
-from headwater.deploy.control.messages import Lane, Report, Resources
+from headwater import __version__
+from headwater.deploy.control.messages import PROTOCOL, Hello, Lane, PartState, Report, Resources
+from headwater.deploy.coordinator.events import Heard, Joined
+from headwater.deploy.coordinator.machine import Coordinator
+from headwater.deploy.coordinator.policing import Policing
+from headwater.deploy.coordinator.stages import Stages
 from headwater.deploy.coordinator.state import CoordinatorState, Deployment
 from headwater.deploy.cut import Cut
 from headwater.deploy.policies import POLICIES, policy_named
 from headwater.deploy.policies.deciding import Decider, Windows
 from headwater.deploy.policies.planning import Planner
-from headwater.deploy.policies.policy_state import PlanningInput, PolicyState
+from headwater.deploy.policies.policy_state import Decision, PolicyState
+from headwater.deploy.policies.telling import told_measured
 from headwater.deploy.policies.view import View, idlest_load, view_of, who_goes
 from headwater.deploy.promise import cores_of_steps, part_cores, promise_of
 from headwater.errors import PlacementError, RunError
 from headwater.flow.contract import Contract
-from headwater.flow.profile import Demand, Profile, StepDemand, StepProfile
-from headwater.net.files import as_json
-from headwater.net.table import net_from_table
 from headwater.place.from_flow import GATHER_S, bridge_s
 from headwater.rate.estimate import cores
-
-MOVABLE = ("time", "sound", "means")
-PRICES = {"barn": 0.1, "cloud": 1.0, "edge1": 0.25, "edge2": 0.5}
-
-
-def tanks():
-    flow = Flow("tanks")
-    levels = flow.read("levels", io.Items([], {"tank": str, "height": float, "at": "time"})).event_time("time", "at")
-    sound = levels.filter("sound", col.height > 0)
-    sound.key_by("tank").window("means", Tumbling("30 s"), height=agg.mean("height")).write("archive", io.Discard())
-    return flow
-
-
-def net():
-    box = {"cpu_ips": 1e9, "memory_bytes": 1e9, "access_bps": 1e8}
-    zones = [{"name": name, "devices": [{"class": name}]} for name in PRICES]
-    zones[0]["devices"][0]["sensors"] = ["levels"]
-    far = [[0.0 if a == b else 0.01 + 0.02 * (b == "cloud" or a == "cloud") for b in PRICES] for a in PRICES]
-    return net_from_table(
-        {
-            "name": "farm",
-            "classes": {name: box | {"price_per_hour": price} for name, price in PRICES.items()},
-            "wan": {"kind": "matrix", "latency_s": far},
-            "zones": zones,
-        },
-        "farm",
-    )
-
-
-def profile(**given):
-    shape = {"bytes_in": 32.0, "bytes_out": 32.0}
-    steps = {name: StepProfile(time_s=1e-5, **shape) for name in ("levels", "time", "archive")}
-    steps["sound"] = StepProfile(time_s=2e-5, selectivity={"out": 0.9}, **shape)
-    steps["means"] = StepProfile(time_s=5e-5, selectivity={"out": 0.01}, state_bytes=100_000, **shape)
-    scales = {"levels": 1.0, "time": 1.0, "sound": 1.0, "means": 0.9, "archive": 0.009}
-    need = {name: StepDemand(scale, 10, 1.0, 0.001, 5e-5, 1e-4) for name, scale in scales.items()}
-    return Profile("tanks", "edge1", steps, demand=Demand(1000.0, 0.01, 2e-4, need))
-
-
-def policed(policy="min-cost", contract=None, **given):
-    asked = PlanningInput(net=as_json(net()), profile=profile(), rates_hz=1000.0, measured_ips=1e9, **given)
-    return PolicyState(name=policy, asked=asked, contract=contract, settle_s=5.0, rest_s=60.0)
-
-
-def views(*here, **changed):
-    seen = {name: View(name, here=name in here, price=price) for name, price in PRICES.items()}
-    return seen | changed
-
-
-def at(site, **others):
-    return {"levels": "barn", "archive": "barn"} | dict.fromkeys(MOVABLE, site) | others
-
-
-def decided(decider, now_s, seen, sites, windows=None, for_s=10):
-    """Return the first decision within so many seconds, and when it came."""
-    for second in range(int(for_s)):
-        decision = decider.decide(now_s + second, seen, sites, windows or {})
-        if decision is not None:
-            return decision, now_s + second
-    return None, now_s + for_s
-
-
-def carried_out(decider, decision, sites):
-    decider.policed.note(decision)
-    return sites | {step: to for step, (_, to) in decision.moves.items()}
-
+from policed_tanks import MOVABLE, PRICES, at, carried_out, decided, policed, profile, tanks, views
 
 FAR = {"pins": {"archive": "barn"}}
 
@@ -131,6 +70,16 @@ def test_carbon_of_a_site_that_tells_none_is_not_guessed():
     told |= {"cloud": View("cloud", here=True, carbon=300.0), "edge2": View("edge2", here=True, carbon=40.0)}
     decision, _ = decided(decider, 0.0, told, sites)
     assert {to for _, to in decision.moves.values()} == {"edge2"}
+
+
+def test_where_no_site_tells_its_carbon_that_is_what_is_said():
+    planner = Planner(tanks(), policed("min-carbon", **FAR).asked, None, policy_named("min-carbon"))
+    with pytest.raises(PlacementError) as refused:
+        planner.anew(views("barn", "cloud", "edge1"))
+    assert "'cloud' tells no carbon intensity (--carbon); 'edge1' tells no carbon intensity (--carbon)" in str(
+        refused.value
+    )
+    assert "'edge2' is away" in str(refused.value)
 
 
 def test_near_sources_and_min_latency_bring_steps_to_the_sensors():
@@ -185,6 +134,9 @@ def test_a_flow_that_is_promised_goes_to_the_cheapest_site_that_admits_it():
     asked = msgspec.structs.replace(policed(contract=CONTRACT, **FAR).asked, measured_ips=5e9)
     told = Planner(tanks(), asked, CONTRACT, policy_named("min-cost")).no_site_admits(seen, "")
     assert f"'edge1' has 0.10 cores to promise, where it takes {5 * whole:.2f}" in told  # five times as slow
+    seen["edge1"] = View("edge1", here=True, price=0.25, free=0.1, core_ips=2.5e9)  # played by a machine that is faster
+    told = Planner(tanks(), asked, CONTRACT, policy_named("min-cost")).no_site_admits(seen, "")
+    assert f"'edge1' has 0.10 cores to promise, where it takes {2 * whole:.2f}" in told
 
 
 def test_the_least_that_makes_room_leaves_a_site_that_has_promised_too_much():
@@ -226,6 +178,40 @@ def test_a_site_that_cannot_keep_a_promise_is_left_and_left_alone_for_a_while():
     )
     again = msgspec.json.decode(msgspec.json.encode(kept), type=CoordinatorState).deployed.policed
     assert again == decider.policed  # all of it survives a coordinator's end
+
+
+def test_a_site_that_refuses_a_move_is_left_alone_longer_each_time_and_what_is_there_stays(tmp_path):
+    decider, sites = Decider(tanks(), policed(whole=True, **FAR)), at("edge2")
+    machine = Coordinator(CoordinatorState())
+    policing = Policing(machine, tmp_path)
+    deployed = Deployment(id="t-1", name="tanks", flow="t.py", known=[], sites=sites, policed=decider.policed)
+    seen, tried = views(*PRICES, **keep_off_barn()), []
+    for second in range(3600):
+        decision = decider.decide(float(second), seen, sites, {})
+        if decision is not None:
+            assert decision.moves == dict.fromkeys(MOVABLE, ("edge2", "edge1"))
+            tried.append(second)
+            decider.policed.note(decision)
+            with clock_at(second):
+                assert policing.came(tanks(), deployed, Stages(), "site 'edge1': its disk is full", "edge1")
+    waits = [b - a for a, b in pairwise(tried)]
+    assert len(tried) <= 6
+    assert all(b >= 1.9 * a for a, b in pairwise(waits)), waits
+    assert decided(Decider(tanks(), decider.policed), 3600.0, seen, at("edge1"), for_s=20)[0] is None
+
+
+@contextmanager
+def clock_at(now_s):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("headwater.deploy.coordinator.policing.time.time", lambda: float(now_s))
+        yield
+
+
+def test_where_the_site_that_steps_should_leave_refuses_the_one_they_should_go_to_is_left_alone():
+    state = policed()
+    decision = Decision(at_s=0.0, why="", forced=False, moves={"means": ("edge1", "edge2")}, expects={})
+    state.refused(decision, "edge1", 10.0)
+    assert (list(state.barred), state.barred["edge2"].until_s) == (["edge2"], 130.0)
 
 
 def told_by_second(decider, sites, windows_at, seconds):
@@ -282,6 +268,43 @@ def test_what_parts_promise_is_what_comes_to_them():
     assert least < edge.cores <= least + part_cores(CONTRACT, profile().demand) + 1e-9  # a plan never asks too little
 
 
+def test_what_was_moved_by_hand_stays_until_it_is_let_go_or_its_site_is_drained():
+    decider, sites = Decider(tanks(), policed(**FAR)), at("edge1", means="cloud")
+    seen = views(*PRICES, **keep_off_barn())
+    decider.policed.hold({"means": "cloud"}, 0.0)
+    again = Decider(tanks(), msgspec.json.decode(msgspec.json.encode(decider.policed), type=PolicyState))
+    decision, _ = decided(again, 100.0, seen, sites, for_s=300)  # all others come to it: one rent is cheaper than two
+    assert decision.moves == dict.fromkeys(("time", "sound"), ("edge1", "cloud"))
+    whole = at("cloud")
+    assert decided(again, 1000.0, seen, whole, for_s=300)[0] is None
+    leaves = again.leaving(seen, whole, "cloud", 2000.0)
+    assert leaves.moves == dict.fromkeys(MOVABLE, ("cloud", "edge1"))
+    again.policed.let_go(["means"])
+    assert decided(again, 3000.0, seen, whole)[0].moves == dict.fromkeys(MOVABLE, ("cloud", "edge1"))
+
+
+def test_what_was_to_be_held_at_a_site_and_did_not_come_there_is_not_held():
+    state = policed()
+    state.hold({"means": "cloud", "sound": "edge1"}, 5.0)
+    assert state.moved_s == [5.0]  # it rests after it
+    state.hold_only(at("edge1"))
+    assert state.held == {"sound": "edge1"}
+
+
+@pytest.mark.parametrize("contract", [None, CONTRACT])
+def test_a_clock_that_is_set_back_makes_a_policy_rest_no_longer_than_it_should(contract):
+    decider, sites = Decider(tanks(), policed(contract=contract, whole=True, **FAR)), at("cloud")
+    seen = views(*PRICES, **keep_off_barn())
+    decision, when = decided(decider, 7200.0, seen, sites)
+    sites = carried_out(decider, decision, sites)
+    decider.policed.bar("edge2", when)
+    dearer = seen | {"edge1": View("edge1", here=True, price=0.9)}
+    assert decider.decide(when + 1, dearer, sites, {"edge1": Windows(1, 0)}) is None
+    back, when = decided(decider, 3600.0, dearer, sites, {"edge1": Windows(1, 0)}, for_s=300)
+    assert back is not None
+    assert 3660.0 <= when <= 3730.0  # a rest, and until the dear one may be left for the one that was barred
+
+
 # -- it does not flap -----------------------------------------------------------------------------------------------------
 
 
@@ -313,3 +336,52 @@ def test_noise_that_is_smaller_than_what_a_move_must_gain_moves_nothing(seed):
             for name, price in {"cloud": 1.0, "edge1": 0.25, "edge2": 0.25}.items()
         }
         assert decider.decide(float(second), views(*PRICES, **keep_off_barn()) | around, sites, {}) is None
+
+
+# -- what came of it ------------------------------------------------------------------------------------------------------
+
+
+def reported(machine, name, parts, clock_s):
+    machine.handle(Heard(name, Report(parts, 0.0, clock_s, 10**12), clock_s))
+
+
+def test_what_parts_measured_before_and_after_a_decision_is_told_beside_what_was_expected(tmp_path):
+    state = policed(**FAR)
+    streams = [("levels", "barn", "cloud"), ("means", "cloud", "barn")]
+    deployed = Deployment(
+        id="t-1", name="tanks", flow="t.py", known=[*PRICES], sites=at("cloud"), streams=streams, policed=state,
+        phase="running",
+    )  # fmt: skip
+    machine = Coordinator(CoordinatorState(deployed=deployed))
+    policing = Policing(machine, tmp_path)
+    for name in ("barn", "cloud", "edge1"):
+        machine.handle(Joined(name, Hello(name, __version__, PROTOCOL, "127.0.0.1", 2.0, 10**9)))
+
+    def run_on(began_s, id, other, cores, p50, p99, hz):
+        for second in range(15):
+            sent, clock_s = {"levels (sent)": second * hz}, began_s + second
+            reported(machine, "barn", [PartState(id, "running", sinks=sent, cores=0.2, delay_ms=(p50, p99))], clock_s)
+            reported(machine, other, [PartState(id, "running", cores=cores, delay_ms=(99.0, 99.0))], clock_s)
+
+    run_on(100.0, "t-1", "cloud", 0.6, 2.0, 9.0, 500)
+    moves = dict.fromkeys(MOVABLE, ("cloud", "edge1"))
+    decision = Decision(at_s=115.0, why="dear", forced=False, moves=moves, expects={"money": (1.1, 0.35)}, id="t-2")
+    policing.note(tanks(), deployed, decision)
+    before = {"cores": 0.8, "sinks_p50_ms": 2.0, "sinks_p99_ms": 9.0, "crossing_hz": 500.0}
+    assert {name: was for name, (was, _) in decision.measured.items()} == pytest.approx(before)
+    assert told_measured(decision) == ""
+    deployed = machine.kept.deployed = msgspec.structs.replace(
+        deployed, id="t-2", sites=at("edge1"), streams=[("levels", "barn", "edge1"), ("means", "edge1", "barn")]
+    )
+    with clock_at(120):
+        assert policing.came(tanks(), deployed, Stages(), "")
+    run_on(121.0, "t-2", "edge1", 0.3, 1.0, 4.0, 400)
+    assert not policing.measure(tanks(), deployed, 130.0)  # too soon
+    assert policing.measure(tanks(), deployed, 136.0)
+    assert not policing.measure(tanks(), deployed, 140.0)  # once is enough
+    after = {"cores": 0.5, "sinks_p50_ms": 1.0, "sinks_p99_ms": 4.0, "crossing_hz": 400.0}
+    kept = msgspec.json.decode(msgspec.json.encode(state), type=PolicyState).decisions[-1]
+    assert {name: now for name, (_, now) in kept.measured.items()} == pytest.approx(after)
+    assert told_measured(kept).startswith("measured: cores 0.8 → 0.5, sinks_p50_ms 2 → 1, sinks_p99_ms 9 → 4")
+    lines = (tmp_path / "journal.jsonl").read_text().splitlines()
+    assert msgspec.json.decode(lines[-1])["measured"]["crossing_hz"] == [500.0, 400.0]

@@ -12,9 +12,9 @@ from headwater.data.batch import NO_WATERMARK, Batch
 from headwater.deploy import Cut, Inlet, Links, Outlet
 from headwater.deploy.bridge.buffer import LogBuffer
 from headwater.deploy.bridge.outlet import Way
-from headwater.deploy.luggage import bring_notes, lay_bridges, made_in, packed, unpacked
 from headwater.deploy.recut import check_move, going_on, movable, moved, recut
 from headwater.deploy.site import on_spark
+from headwater.deploy.state_transfer import bring_notes, lay_bridges, made_in, packed, unpacked
 from headwater.engine.checkpoint.checkpointer import Checkpointer
 from headwater.engine.checkpoint.store import Store
 from headwater.errors import PlacementError

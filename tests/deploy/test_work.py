@@ -8,6 +8,7 @@ from zlib import crc32
 import msgspec
 import pytest
 
+from headwater import Flow, engine, io
 from headwater.cli.site import say_what_executors_need
 from headwater.data.batch import Batch
 from headwater.data.frames import pack
@@ -27,16 +28,18 @@ from headwater.deploy.control.messages import (
     Took,
     Unfit,
 )
-from headwater.deploy.luggage import Waiting
 from headwater.deploy.part import Part, Promise, checksum, sealed
+from headwater.deploy.routes import Outgoing
 from headwater.deploy.site.folder import SiteFolder
 from headwater.deploy.site.work import Work
+from headwater.deploy.state_transfer import Waiting
 from headwater.engine.checkpoint.recovery import VERSION
 from headwater.engine.checkpoint.store import Store
 from headwater.flow.contract import Contract
 from headwater.flow.profile import Profile
 from headwater.rate.ledger import Refusal
 from headwater.serve.claims import take_files
+from headwater.serve.lane import RunFollower
 from headwater.serve.service import UnknownFlowError
 from headwater.serve.settings import read_settings, settings_beside
 
@@ -150,6 +153,24 @@ def test_a_part_that_is_removed_while_a_site_reports_is_reported_as_it_was(work,
     assert [(each.id, each.pid) for each in work.report(0).parts] == [("tanks-1", 4711)]
 
 
+def test_what_a_part_took_and_how_long_its_records_did_is_reported(work, certificates, monkeypatch):
+    work.told(Install("tanks-1", signed(certificates, "tanks-1")))
+    work._service.pids = {"tanks-1": 4711}
+    flow = Flow("tanks")
+    flow.read("levels", io.Items([{"n": 1}] * 10, {"n": int})).write("archive", io.Discard())
+    run = engine.start(flow)
+    run.wait()
+    document = RunFollower(run).document(run.sample())
+    monkeypatch.setattr(work._service, "sample_of", lambda name: msgspec.json.encode(document))
+    (part,) = work.report(0).parts
+    assert (part.records_in, part.sinks) == (10, {"archive": 10})
+    assert 0 < part.delay_ms[0] <= part.delay_ms[1]
+    assert part.cores == document["process"]["cores"]
+    del document["process"], document["last"]  # as one that tells less
+    (part,) = work.report(0).parts
+    assert (part.cores, part.delay_ms) == (0.0, None)
+
+
 def test_a_part_that_was_prepared_and_is_not_needed_is_gone(work, certificates):
     work.told(Prepare("tanks-2", signed(certificates, "tanks-2")))
     work.told(Forget(["tanks-2"]))
@@ -186,7 +207,7 @@ def test_a_part_takes_over_the_files_of_the_one_before_it(work, certificates, tm
 
 def test_all_that_a_part_goes_on_from_is_safe_on_disk_before_it_is_said_to_be_here(work, certificates, monkeypatch):
     safe = set()
-    monkeypatch.setattr("headwater.deploy.luggage.sync", lambda path: safe.add(Path(path)))
+    monkeypatch.setattr("headwater.deploy.state_transfer.sync", lambda path: safe.add(Path(path)))
     work.told(Install("tanks-1", signed(certificates, "tanks-1")))
     notes = work.folder.home("tanks-1").checkpoint / "sources" / "levels"
     notes.mkdir(parents=True)
@@ -262,10 +283,10 @@ def test_more_state_than_can_travel_is_told_and_stays(work, certificates, monkey
     store = Store(work.folder.home("tanks-1").checkpoint)
     content = {"version": VERSION, "steps": {}, "positions": {}, "tasks": {}}
     store.write(1, content, [b"x" * 1000])
-    monkeypatch.setattr("headwater.deploy.luggage.MOST_BYTES", 1000)
+    monkeypatch.setattr("headwater.deploy.state_transfer.MOST_BYTES", 1000)
     (said,) = work.told(Fetch("tanks-1", "tanks-2"))
     assert isinstance(said, Unfit)
-    assert "the state of the part at site 'barn'" in said.why
+    assert "what has changed of the state of the part, and what waits at its bridges," in said.why
     assert "of which 1,000 can travel" in said.why
     monkeypatch.undo()
     (said,) = work.told(Fetch("tanks-1", "tanks-2"))
@@ -313,6 +334,46 @@ def test_state_goes_ahead_piece_by_piece_as_they_come(work, certificates, monkey
         said += work.told(Took(piece.move, piece.step, piece.key, piece.at))
     assert came == state
     assert said == [Sent("tanks-1", "tanks-2", {piece.key: "goes"})]
+
+
+def test_large_state_of_a_part_that_has_saved_all_anew_goes_by_pieces_when_it_has_stopped(
+    work, certificates, monkeypatch
+):
+    monkeypatch.setattr("headwater.deploy.ahead.LARGE", 100)
+    monkeypatch.setattr("headwater.deploy.site.work._HEAVY_BYTES", 100)
+    work.told(Install("tanks-1", signed(certificates, "tanks-1")))
+    store, state = Store(work.folder.home("tanks-1").checkpoint), bytes(range(200))
+    tasks = {"goes": [{"state": 0, "whole": True, "queue": []}]}
+    store.write(1, {"version": VERSION, "steps": {}, "positions": {}, "tasks": tasks}, [state])
+    fetch = Fetch("tanks-1", "tanks-2", steps={"goes": "cloud"})
+    piece, sent = work.told(fetch)
+    assert piece.data == state
+    (fetched,) = work.told(msgspec.structs.replace(fetch, known=list(sent.keys)))
+    assert state not in fetched.files["000000001.checkpoint"]
+    (fetched,) = work.told(fetch)  # the pieces came to nothing
+    assert state in fetched.files["000000001.checkpoint"]
+
+
+def test_too_much_that_waits_at_bridges_is_told_before_anything_stops(work, certificates, monkeypatch):
+    monkeypatch.setattr("headwater.deploy.state_transfer.MOST_BYTES", 1000)
+    work.told(Install("tanks-1", signed(certificates, "tanks-1")))
+    outgoing = work.folder.sources("tanks-1") / "outgoing.json"  # as the part's process notes it
+    outgoing.write_bytes(msgspec.json.encode({"means": Outgoing(5, 1000)}))
+    assert work.told(Send("tanks-1", "tanks-2", {})) == [Sent("tanks-1", "tanks-2", {})]
+    outgoing.write_bytes(msgspec.json.encode({"means": Outgoing(5, 600), "sums": Outgoing(5, 600)}))
+    (said,) = work.told(Send("tanks-1", "tanks-3", {}))
+    assert said.id == "tanks-3"
+    assert "have 1,200 bytes, of which 1,000 can travel" in said.why
+
+
+def test_what_is_here_for_a_move_that_ended_while_the_site_was_away_is_removed_by_the_next(work, certificates):
+    work.told(Prepare("tanks-2", signed(certificates, "tanks-2")))
+    work.told(Piece("tanks-2", "goes", KEY, 2, 0, 0, b"g"))
+    again = Work(work.folder, work._service)  # it was killed
+    assert again.told(Piece("tanks-2", "goes", KEY, 2, crc32(b"gh"), 1, b"h"))[0] == Have("tanks-2", KEY)
+    again.told(Prepare("tanks-3", signed(certificates, "tanks-3")))
+    found = [path.name for folder in ("ahead", "warm") for path in (work.folder.path / folder).iterdir()]
+    assert {name.partition(".")[0] for name in found} == {"tanks-3"}
 
 
 def test_state_that_comes_otherwise_than_it_was_sent_ends_the_move(work, certificates):

@@ -9,7 +9,7 @@ import pytest
 
 from headwater import Batch, Flow, Schema, Session, Sliding, Tumbling, agg, engine, io
 from headwater.data.batch import NO_WATERMARK
-from headwater.engine.lanes import silence as silences
+from headwater.engine.lanes import idleness as idle_lanes
 from headwater.engine.lanes.inlet import Inlet
 from headwater.engine.lanes.ring import THE_END, Bell, Message, Shortcut, idle_word
 from headwater.engine.options import Options
@@ -188,20 +188,20 @@ def test_in_lanes_idle_is_in_a_checkpoint(tmp_path):
 
 
 def test_in_lanes_a_source_of_which_something_is_on_its_way_is_not_silent(monkeypatch):
-    monkeypatch.setattr(silences, "time", clock := SimpleNamespace(monotonic=lambda: clock.now_s, now_s=100.0))
-    handed = silences.HandedOut()
-    silence = silences.Silence(handed, 30.0)
-    silence.broken()
+    monkeypatch.setattr(idle_lanes, "time", clock := SimpleNamespace(monotonic=lambda: clock.now_s, now_s=100.0))
+    handed = idle_lanes.SourceActivity()
+    idleness = idle_lanes.Idleness(handed, 30.0)
+    idleness.broken()
     clock.now_s = 129.0
-    assert not silence.lasts(0)
+    assert not idleness.lasts(0)
     handed.blocks(1)
     clock.now_s = 131.0
-    assert not silence.lasts(0)  # the first block has not come
+    assert not idleness.lasts(0)  # the first block has not come
     handed.busy(155.0)
     clock.now_s = 180.0
-    assert not silence.lasts(1)  # the source had records then
+    assert not idleness.lasts(1)  # the source had records then
     clock.now_s = 186.0
-    assert silence.lasts(1)
+    assert idleness.lasts(1)
 
 
 def test_an_inlet_waits_for_no_lane_that_is_idle():

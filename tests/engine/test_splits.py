@@ -17,7 +17,7 @@ from headwater.flow.splits import way_to_time
 from headwater.flow.steps import EventTime
 from headwater.io import aligned
 from headwater.io.aligned import AlignedReader
-from headwater.operators.ahead import TimesAhead
+from headwater.operators.event_time_lookahead import EventTimeLookahead
 from headwater.operators.time import EventTimeOperator
 from killed import killed_until
 from split_source import SCHEMA, START, Splits, counted, hour_in, lines, plainly, windows_in
@@ -228,7 +228,7 @@ def test_times_are_told_as_the_steps_on_the_way_will_make_them():
     low.write("low", io.Discard())
     batch = Splits(hour_in(1, 10)).open(pytest.fail).read(10, 0.0)
     expected = [NO_WATERMARK] * 5 + [int(at) + S for at in batch["at"][5:]]
-    assert TimesAhead(way_to_time(flow, "in")).of(batch).tolist() == expected
+    assert EventTimeLookahead(way_to_time(flow, "in")).of(batch).tolist() == expected
 
 
 def test_there_is_no_way_to_event_time_through_a_step_that_keeps_something():

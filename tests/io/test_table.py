@@ -5,7 +5,7 @@ import pytest
 
 from headwater import Batch, Flow, Schema, engine, io
 from headwater.errors import FlowError, InputError, RunError
-from headwater.io import gathered
+from headwater.io import buffered_writer
 
 SCHEMA = Schema.of({"city": str, "day": int, "x": float})
 ROWS = [{"city": c, "day": d, "x": d + 0.5} for d in range(3) for c in ("rome", "são/paulo", None, "oslo")]
@@ -87,7 +87,7 @@ def test_a_value_too_long_for_a_folder_costs_its_record_alone(tmp_path):
 
 
 def test_what_cannot_be_written_now_is_kept_and_written_later(tmp_path, monkeypatch):
-    monkeypatch.setattr(gathered, "_ROWS", 4)
+    monkeypatch.setattr(buffered_writer, "_ROWS", 4)
     place = tmp_path / "t"
     writer = io.ParquetTable(place, by="city").open(SCHEMA)
     batch = Batch.of_rows(ROWS[:4], SCHEMA)

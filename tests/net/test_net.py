@@ -317,3 +317,24 @@ def test_zones_whose_parts_run_on_spark_say_so_in_every_file(tmp_path):
         net_from_table({"zones": [zones[0] | {"kind": "sparc"}]}, "farm")
     with pytest.raises(NetError, match="zone 'barn' has a master, which is Spark's"):
         net_from_table({"zones": [zones[0] | {"master": "local[2]"}]}, "farm")
+
+
+def test_what_sites_say_of_themselves_is_in_every_file_and_checked(tmp_path):
+    zones = [{"name": name, "up_s": 0.01, "devices": [{"class": "pi-2"}]} for name in ("barn", "cloud")]
+    zones[0] |= {"carbon": 40, "price": 0.25, "cores": 1.5, "uplink": "rate=500 kB/s,first=alarms"}
+    net = net_from_table({"zones": zones, "wan": {"kind": "gateways"}}, "farm")
+    assert {key: value for _, key, value in net.says} == {
+        name: zones[0][name] for name in ("carbon", "price", "cores", "uplink")
+    }
+    assert {zone for zone, *_ in net.says} == {"barn"}
+    for name in ("net.toml", "net.json", "net.npz"):
+        nets.write(net, tmp_path / name)
+        assert nets.read(tmp_path / name).says == net.says
+    for key, value, told in (
+        ("carbon", -1, "carbon must be a number of 0 or more; got -1"),
+        ("cores", "2", "cores must be a number; got '2'"),
+        ("price", math.inf, "price must be a number of 0 or more; got inf"),
+        ("uplink", 5, "uplink is text such as 'rate=500 kB/s'; got 5"),
+    ):
+        with pytest.raises(NetError, match=f"zone 'cloud': {told}"):
+            net_from_table({"zones": [zones[1] | {key: value}]}, "farm")

@@ -126,21 +126,23 @@ def same(found, expected, problem) -> bool:
     return found.device is not None and found.device.tolist() == expected.tolist()
 
 
+def random_problem(seed):
+    random = np.random.default_rng(seed)
+    net = nets.cloud_edge(*random.integers(1, 6, 3).tolist(), seed=seed)
+    return queue_problem(seed, n=int(random.integers(3, 14)), net=net, dense=bool(seed % 2))
+
+
 @given(seeds)
 @examples(80)
 def test_indexed_aels_chooses_what_a_look_at_every_device_would_choose(seed):
-    random = np.random.default_rng(seed)
-    net = nets.cloud_edge(*random.integers(1, 6, 3).tolist(), seed=seed)
-    problem = queue_problem(seed, n=int(random.integers(3, 14)), net=net, dense=bool(seed % 2))
+    problem = random_problem(seed)
     assert same(aels.solve(problem), naive_aels(problem), problem)
 
 
 @given(seeds)
 @examples(80)
 def test_counted_tcep_chooses_what_a_sorted_ranking_would_choose(seed):
-    random = np.random.default_rng(seed)
-    net = nets.cloud_edge(*random.integers(1, 6, 3).tolist(), seed=seed)
-    problem = queue_problem(seed, n=int(random.integers(3, 14)), net=net, dense=bool(seed % 2))
+    problem = random_problem(seed)
     assert same(tcep.solve(problem), naive_tcep(problem), problem)
 
 

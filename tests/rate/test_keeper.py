@@ -138,10 +138,10 @@ def test_a_lane_that_died_starts_again_but_not_for_ever(program, tmp_path):
     started = program(
         """
         import os, signal
-        from headwater.rate import born
+        from headwater.rate import fork_context
         def main():
             with open("deaths", "a") as file:
-                file.write(f"{born.kept.deaths}\\n")
+                file.write(f"{fork_context.kept.deaths}\\n")
             os.kill(os.getpid(), signal.SIGKILL)
         """,
         cwd=tmp_path,
@@ -157,9 +157,9 @@ def test_a_lane_that_ends_without_a_last_word_has_died_and_its_status_is_told(pr
     started = program(
         """
         import os
-        from headwater.rate import born
+        from headwater.rate import fork_context
         def main():
-            if not born.kept.deaths:
+            if not fork_context.kept.deaths:
                 os._exit(3)
             print("again")
         """,

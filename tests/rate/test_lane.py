@@ -187,15 +187,20 @@ def test_a_trial_runs_what_the_lane_will_and_what_is_held_for_it_is_held_on(home
     client.close()
 
 
+def mapping(name, function):
+    """Return a flow of a thousand records a second, each of which goes through a function."""
+    made = Flow(name)
+    source = io.Generate(lambda n: {"n": n}, {"n": int}, rate=1000)
+    made.read("numbers", source).map("burn", function).write("out", io.Discard())
+    return made
+
+
 def test_a_trial_that_cannot_keep_up_says_what_it_could(home):
     def slow(record):
         time.sleep(0.003)
         return record
 
-    made = Flow("slow")
-    source = io.Generate(lambda n: {"n": n}, {"n": int}, rate=1000)
-    made.read("numbers", source).map("burn", slow).write("out", io.Discard())
-    client = Client(home)
+    made, client = mapping("slow", slow), Client(home)
     with pytest.raises(RateError, match=r"took in \d+% of that rate.*(what would fit: \d+/s|no record came through)"):
         rate.start(made, Contract(1000.0, 0.2), profile=demand(0.1), best_effort=True, trial_s=4, client=client)
     client.close()
@@ -229,10 +234,7 @@ def test_a_trial_that_breaks_down_leaves_nothing_reserved(home):
     def broken(record):
         raise SystemExit("no")
 
-    made = Flow("broken")
-    source = io.Generate(lambda n: {"n": n}, {"n": int}, rate=1000)
-    made.read("numbers", source).map("burn", broken).write("out", io.Discard())
-    client = Client(home)
+    made, client = mapping("broken", broken), Client(home)
     with pytest.raises(Exception, match=r"no|took in"):
         rate.start(made, Contract(1000.0, 0.2), profile=demand(0.1), best_effort=True, trial_s=0.2, client=client)
     assert board(home).lanes == []

@@ -19,13 +19,17 @@ from typer.testing import CliRunner
 
 from headwater import Contract
 from headwater.cli import add_commands, app
-from headwater.cli.promise import give_way
+from headwater.cli.promise import GivingWay
 from headwater.errors import RateError
+from headwater.flow import Flow
 from headwater.rate import home as home_of
+from headwater.rate.admission import granted_or_refused
 from headwater.rate.cgroups import Groups
 from headwater.rate.client import Client, board, connected
 from headwater.rate.grade import Grade, share
+from headwater.rate.home import BOOK
 from headwater.rate.messages import Ask, Board, End, Findings, Granted, Noted, Refused, Resume, Settle, Status, Tell
+from headwater.rate.reservation import Reservation
 from headwater.rate.supervisor import Supervisor, serve
 from supervisors import supervisor_pid
 
@@ -276,11 +280,11 @@ def test_a_supervisor_that_was_started_for_a_promise_is_its_owners_alone_and_wha
 
 
 def test_one_that_is_stopped_is_told_as_that_and_waited_for_by_nobody(home, monkeypatch):
-    client, idle = Client(home), []
+    client, gave_way = Client(home), []
     client.say(Status())
     client.close()
     monkeypatch.setattr("headwater.rate.client._ANSWER_S", 3600.0)
-    monkeypatch.setattr("headwater.rate.grade.run_idle", lambda: idle.append(True))
+    monkeypatch.setattr("headwater.rate.grade.run_idle", lambda pids, *, idle: gave_way.append(idle))
     monkeypatch.setenv("HEADWATER_RUNTIME", str(home))
     pid = supervisor_pid(home)
     os.kill(pid, signal.SIGSTOP)
@@ -289,16 +293,42 @@ def test_one_that_is_stopped_is_told_as_that_and_waited_for_by_nobody(home, monk
             board(home)
         command = [sys.executable, "-m", "headwater", "status", "--json"]
         shown = subprocess.run(command, cwd=home, capture_output=True, text=True, check=False)
-        give_way()  # as a flow does that is promised nothing, and runs all the same
+        GivingWay().begin()  # as a flow does that is promised nothing, and runs all the same
     finally:
         os.kill(pid, signal.SIGCONT)
-    assert idle == [True]
+    assert gave_way == [True]
     assert shown.returncode == 1
     said = json.loads(shown.stdout)
     assert (said["supervisor"], said["servers"]) == (False, [])
     assert "is stopped" in said["error"]
     assert "is stopped" in shown.stderr
     assert board(home).lanes == []  # and goes on as if nothing had been
+
+
+def test_a_ledger_that_cannot_be_written_promises_nothing_and_says_why(tmp_path, caplog):
+    supervisor = Supervisor(tmp_path, Grade("shared", "for a test"), cores=2)
+    held = supervisor.answer(Ask("etl", CONTRACT, 0.01, best_effort=True), os.getpid())
+    full = tmp_path / f".{BOOK}.new"
+    full.symlink_to("/dev/full")
+    refused = supervisor.answer(Ask("stats", CONTRACT, 0.01, best_effort=True), os.getpid())
+    assert (refused.why, "No space left on device" in refused.said) == ("unwritten", True)
+    assert [lane.flow for lane in supervisor.board().lanes] == ["etl"]
+    assert supervisor.answer(End(held.id), os.getpid()) == Noted(known=True)  # which needs no room to be true
+    assert supervisor.board().lanes == []
+    assert "which is tried again" in caplog.text
+    full.unlink()
+    supervisor.look()
+    assert (tmp_path / BOOK).read_text() == "[]"
+
+
+def test_who_asks_is_told_that_the_ledger_cannot_be_written(home):
+    client = Client(home)
+    client.say(Status())
+    (home / f".{BOOK}.new").symlink_to("/dev/full")
+    asked = Reservation("", CONTRACT, demand(0.01).demand, 0.01, None, 0.01, "", "")
+    with pytest.raises(RateError, match=r"the ledger of this machine cannot be written: .*No space left"):
+        granted_or_refused(client, Flow("etl"), asked, best_effort=True)
+    client.close()
 
 
 def test_there_is_one_for_each_folder(home):

@@ -6,12 +6,14 @@ import subprocess
 import sys
 import time
 from collections import deque
+from pathlib import Path
 
 import pytest
 
 from headwater.processes import family
 from headwater.spark import archiving, gateway, java
 from headwater.spark.archive import SETTING, Archive, archive_of
+from headwater.spark.checkup import checkup
 from headwater.spark.session import _from_archive
 
 LOCKING = """
@@ -136,6 +138,40 @@ def test_an_archive_that_is_due_is_made_after_the_end_of_the_process(archive, mo
     archive.path.touch()
     archiving._start_making(archive)
     assert len(started) == 1
+
+
+def test_who_only_looks_whether_spark_works_leaves_nothing_at_work():
+    code = (
+        "from headwater.spark import archiving\n"
+        "class Due:\n"
+        "    def is_due(self): print('asked'); return True\n"
+        "archiving.subprocess.Popen = lambda *_, **__: print('started')\n"
+        "archiving.make_at_exit(Due())\n"
+    )
+    said = [
+        subprocess.run([sys.executable, "-c", code + rest], capture_output=True, text=True, check=True).stdout.split()
+        for rest in ("", "archiving.leave_unmade()")
+    ]
+    assert said == [["asked", "asked", "started"], ["asked"]]
+
+
+@pytest.mark.spark
+def test_a_checkup_starts_nothing_that_outlives_it(tmp_path, monkeypatch):
+    for kept in java.cache_folder().glob("*"):
+        if kept.name != "classes":  # kernels need not be compiled again
+            (tmp_path / kept.name).symlink_to(kept)
+    monkeypatch.setenv("HEADWATER_CACHE", str(tmp_path))
+    monkeypatch.delenv(SETTING, raising=False)
+    assert checkup().workers > 0
+    assert [pid for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if makes_archive(pid, tmp_path)] == []
+
+
+def makes_archive(pid, cache):
+    try:
+        environment, command = (Path(f"/proc/{pid}/{of}").read_bytes().split(b"\0") for of in ("environ", "cmdline"))
+    except OSError:
+        return False
+    return f"HEADWATER_CACHE={cache}".encode() in environment and archiving.__name__.encode() in command
 
 
 def test_a_session_starts_from_the_archive_where_there_is_one(tmp_path, program):

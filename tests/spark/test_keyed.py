@@ -6,9 +6,10 @@ import pytest
 
 from headwater import Flow, io
 from headwater.data.batch import Batch
-from headwater.operators.operator import partitions
+from headwater.operators.operator import Operator, partitions
 from headwater.spark import keyed
 from headwater.spark.envelope import COUNTS, Envelope
+from headwater.spark.executor import Executor
 from headwater.spark.stages import cut
 
 pytest.importorskip("pandas")
@@ -47,11 +48,11 @@ def rows(here, count):
     return [row for row in rows if row[1] != COUNTS]
 
 
-def played(here, given, state):
+def played(here, given, state, sent=lambda function: function):
     """Run the group of one bucket; return the numbers that came out."""
     (bucket,) = {row[0] for row in given}
     frame = keyed._frame(given).assign(bucket=bucket)
-    (made,) = keyed._on_bucket(here, 1)((bucket,), iter([frame]), state)
+    (made,) = sent(keyed._on_bucket(here, 1))((bucket,), iter([frame]), state)
     frames = [frame for target, frame in zip(made["target"], made["frame"], strict=True) if target != COUNTS]
     return [n for frame in frames for n in Envelope.unpack(frame).batch["seen"].tolist()]
 
@@ -63,6 +64,44 @@ def test_a_worker_goes_on_with_what_it_has_or_with_the_saved_state():
     assert played(here, rows(here, 2), state) == [4, 5]
     keyed._live.clear()  # as in another worker
     assert played(here, rows(here, 2), state) == [6, 7]
+
+
+def test_a_worker_has_what_it_left_though_each_task_brings_the_function_anew(monkeypatch):
+    cloudpickle = pytest.importorskip("pyspark.cloudpickle")
+    here, state, built = Here("a flow that is sent"), State(), []
+    monkeypatch.setattr(keyed, "Executor", lambda *given, **named: built.append(given) or Executor(*given, **named))
+    first, second = rows(here, 3), rows(here, 2)
+    built.clear()  # those of the source
+
+    def sent(function):
+        return cloudpickle.loads(cloudpickle.dumps(function))
+
+    assert played(here, first, state, sent) == [1, 2, 3]
+    assert played(here, second, state, sent) == [4, 5]
+    assert len(built) == 1
+
+
+def test_what_keeps_no_state_is_built_once_in_a_worker_whichever_bucket_comes():
+    flow, made = Flow("a flow with a table"), []
+
+    class Marked(Operator):
+        def __init__(self):
+            made.append(self)
+
+        def process(self, batch, port):
+            return batch
+
+    keyed_stream = flow.read("r", io.Items([{"key": "a"}])).key_by("key")
+    counted = keyed_stream.process("p", numbered, out={"key": str, "seen": int})
+    counted.apply("marked", Marked, out={"key": str, "seen": int}).write("out", io.Collect())
+    here = Here("a flow")
+    here.file, here._layout = flow.name, cut(flow, 2)
+    stage = here.layout().stages[1]
+    assert "marked" in stage.steps
+    one, other = (keyed._executor(here, bucket, State()) for bucket in stage.numbers)
+    assert len(made) == 1
+    assert one.operators["marked"] is other.operators["marked"]
+    assert one.operators["p"] is not other.operators["p"]
 
 
 def test_what_a_failed_attempt_left_in_a_worker_is_not_used():

@@ -132,7 +132,7 @@ def test_a_flow_on_spark_without_a_promise_gives_way_to_those_that_have_one(tmp_
         did.append("started")
         raise RunError("that is all")
 
-    monkeypatch.setattr("headwater.cli.run.give_way", lambda: did.append("gave way"))
+    monkeypatch.setattr("headwater.cli.promise.GivingWay.begin", lambda self: did.append("gave way"))
     monkeypatch.setattr("headwater.spark.start", start)
     add_commands()
     CliRunner().invoke(app, ["run", str(tmp_path / "counting.py"), "--on", "spark"])
@@ -168,7 +168,7 @@ def test_the_command_promises_runs_on_cores_of_its_own_and_proves_it(home, tmp_p
         running.communicate()
     assert running.returncode == 0, err
     assert protected
-    assert "is promised 200/s within 10 s: 1 cores reserved for Spark" in err
+    assert "is promised 200/s within 10 s: 1 cores reserved for Spark (an estimate, without a trial: the 0." in err
     report = json.loads(out)
     assert report["promise"]["reserved_cores"] == 1.0
     assert report["promise"]["windows"] >= 1

@@ -399,7 +399,7 @@ def test_every_answer_and_wish_of_sites_and_plans_has_a_schema_of_its_own():
     assert not [route.path for route in routes if "object" in (route.gives, route.body)]
     named = set(re.findall(r"#/components/schemas/(\w+)", json.dumps(described(routes, "", SCHEMAS))))
     assert named <= set(SCHEMAS)
-    assert SCHEMAS["MoveWish"]["required"] == ["steps", "site"]
+    assert SCHEMAS["MoveRequest"]["required"] == ["steps", "site"]
 
 
 def test_a_page_of_another_origin_deploys_nothing(shown):

@@ -87,9 +87,7 @@ class MatchOperator(Operator):
 
     def process(self, batch: Batch, port: int) -> Output:
         """Return the results of the matches that these records complete."""
-        chunk, dead = self._arrivals.add(batch, port)
-        out, letters = self._run(chunk) if chunk is not None else (None, None)
-        return with_letters(out, joined(letters, *(letter for _, letter in dead)))
+        return with_letters(*self._arrivals.through(batch, port, self._run))
 
     def advance(self, watermark: int) -> Output:
         """Accept records that waited for their turn, and let time pass."""

@@ -9,10 +9,10 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from headwater.cli.run import JSON
+from headwater.cli.parameters import JSON
 from headwater.cli.screen import console, print_json
 from headwater.engine.checkpoint.listing import CheckpointSummary, listed
-from headwater.io.moved import moved_to
+from headwater.io.move_marker import moved_to
 
 
 def checkpoint(

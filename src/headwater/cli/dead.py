@@ -11,7 +11,7 @@ import typer
 from rich.table import Table
 
 from headwater.cli.locate import find_flow
-from headwater.cli.run import FLOW, JSON
+from headwater.cli.parameters import FLOW, JSON
 from headwater.cli.screen import console, err, print_json, progress
 from headwater.errors import FlowError, listed, suggestion
 from headwater.io.dead import DeadLetterFolder, Letter

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from headwater.cli.address import address_of
+from headwater.cli.parameters import JSON
 from headwater.cli.part import flow_deployed
-from headwater.cli.run import JSON
 from headwater.cli.screen import print_json
 from headwater.cli.site_web import LISTEN as WEB_LISTEN
 from headwater.cli.site_web import Web, WebListen, check_dashboard, site_dashboard

@@ -16,8 +16,9 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from headwater.cli.run import JSON
+from headwater.cli.parameters import JSON
 from headwater.cli.screen import console, print_json, progress
+from headwater.cores import usable_cores
 from headwater.errors import RateError, RunError
 
 
@@ -88,8 +89,9 @@ def _package(name: str, extra: str, needed: bool, purpose: str) -> Check:
 
 def _python() -> Check:
     fits = sys.version_info >= (3, 11)
-    cores = len(os.sched_getaffinity(0))
-    seen = f"{platform.python_version()}, {cores} processors, {platform.machine()}"
+    processors, cores = len(os.sched_getaffinity(0)), usable_cores()
+    bound = f", of which control groups leave {cores:g} cores" if cores < processors else ""
+    seen = f"{platform.python_version()}, {processors} processors{bound}, {platform.machine()}"
     return Check("Python", fits, seen, "Headwater needs Python 3.11 or newer")
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from headwater.cli.move import Within, moved
-from headwater.cli.run import JSON
+from headwater.cli.parameters import JSON
 from headwater.cli.screen import print_json
 from headwater.cli.sites import STATE, Coordinators, print_sites
 from headwater.deploy.control.messages import Ask

@@ -31,10 +31,10 @@ def leave_to_lane() -> None:
     It is where it was forked to be one, where the command is called by another program, which may catch what it says, and
     where no lane can be had.
     """
-    from headwater.rate import born
+    from headwater.rate import fork_context
 
     caught = sys.stdout is not sys.__stdout__ or sys.stderr is not sys.__stderr__
-    if not _is_program or caught or born.kept is not None:
+    if not _is_program or caught or fork_context.kept is not None:
         return
     from headwater.rate.keeper import keep
 

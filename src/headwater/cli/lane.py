@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headwater.cli.locate import find_flow
-from headwater.cli.promise import contract_of, give_way, promised_run
+from headwater.cli.promise import GivingWay, contract_of, promised_run
 from headwater.cli.rewire import rewired
 from headwater.data.jit import answering_at_once
 from headwater.engine import RUNNERS, Options, start
@@ -31,7 +31,7 @@ from headwater.serve.messages import Answer, Assignment, Order, raw, shown
 from headwater.serve.settings import Settings, settings_beside
 
 if TYPE_CHECKING:
-    from headwater.rate.ahead import Ahead
+    from headwater.rate.advance_reservation import AdvanceReservation
 
 _SPARK = "spark"
 _LOOKS = 5  #: at a checkpoint of a run that goes on, and may remove it at any moment
@@ -51,12 +51,13 @@ def main() -> None:
             return
         ready, task = found
     if task.what == "run":
-        lane = Lane(to_server, task)
+        way = GivingWay()
+        lane, begin = Lane(to_server, task), partial(_begin, way)
         if ready is None:
-            code = lane.live(_make_flow, _begin)
+            code = lane.live(_make_flow, begin, way.look)
         else:
             flow, ahead = ready
-            code = lane.live(lambda _: flow, partial(_begin, ahead=ahead))
+            code = lane.live(lambda _: flow, partial(begin, ahead=ahead), way.look)
         sys.stdout.flush()
         os._exit(code)  # whatever a step has left behind that does not end
     answer = {"check": _checked, "replay": _replayed, "rest": _rested}.get(task.what)
@@ -159,7 +160,7 @@ class _Ready(NamedTuple):
     """A flow that is to run soon, and what was asked for it already."""
 
     flow: Flow
-    ahead: Ahead | None = None
+    ahead: AdvanceReservation | None = None
 
 
 def _prepared(task: Assignment) -> _Ready:
@@ -180,20 +181,20 @@ def _prepared(task: Assignment) -> _Ready:
     return _Ready(flow, None if ask is None else ask())
 
 
-def _ahead(task: Assignment, flow: Flow) -> Callable[[], Ahead] | None:
+def _ahead(task: Assignment, flow: Flow) -> Callable[[], AdvanceReservation] | None:
     """Return what has the cores held that a flow will be promised; None where those have to be measured, or tried, first."""
     settings, contract = task.settings, _contract(task, flow)
     if contract is None or settings.trial or settings.profile is None:
         return None
     from headwater.flow.profile import Profile
     from headwater.rate import starting  # noqa: F401 - what the flow will run in
-    from headwater.rate.ahead import Ahead
+    from headwater.rate.advance_reservation import AdvanceReservation
 
     profile = Profile.load(Path(settings.profile))
-    return partial(Ahead, flow, contract, profile=profile, best_effort=settings.best_effort)
+    return partial(AdvanceReservation, flow, contract, profile=profile, best_effort=settings.best_effort)
 
 
-def _begin(task: Assignment, flow: Flow, ahead: Ahead | None = None) -> Any:
+def _begin(way: GivingWay, task: Assignment, flow: Flow, ahead: AdvanceReservation | None = None) -> Any:
     """Start the flow, and return the run in progress."""
     settings, home = task.settings, FlowHome(Path(task.home))
     options = _options(task)
@@ -222,7 +223,7 @@ def _begin(task: Assignment, flow: Flow, ahead: Ahead | None = None) -> Any:
             ahead=ahead,
             **({} if settings.trial else {"trial_s": 0.0}),
         )
-    give_way()
+    way.begin()
     return start(flow, on=settings.on, dead=dead, checkpoint=checkpoint, **options)
 
 
@@ -240,13 +241,13 @@ def _checked(task: Assignment, flow: Flow) -> Answer:
 
 
 def _check_against(flow: Flow, settings: Settings, home: FlowHome) -> None:
-    from headwater.engine.checkpoint.fitting import Fitting
+    from headwater.engine.checkpoint.compatibility import Compatibility
     from headwater.engine.checkpoint.store import Store, refuse_others
     from headwater.engine.dead import keeping
     from headwater.engine.lanes import lane_count
     from headwater.engine.lanes.layout import laid_out
     from headwater.engine.lanes.wiring import Wiring
-    from headwater.io.moved import refuse_moved
+    from headwater.io.move_marker import refuse_moved
 
     refuse_others(home.checkpoint)
     refuse_moved(home.checkpoint)
@@ -263,7 +264,7 @@ def _check_against(flow: Flow, settings: Settings, home: FlowHome) -> None:
         return
     lanes = lane_count(as_run, settings.options.get("lanes", 1))
     now = Wiring(laid_out(as_run), lanes, share=False).distribution() if lanes > 1 else None
-    Fitting(found, as_run, now, allow_dropped=settings.allow_dropped_state)
+    Compatibility(found, as_run, now, allow_dropped=settings.allow_dropped_state)
     for step in as_run.steps.values():
         if isinstance(step.kind, Write) and step.name in found.content["steps"]:
             check_append(step.kind.sink, step.inputs[0].schema)

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from headwater.cli.run import JSON
+from headwater.cli.parameters import JSON
 from headwater.cli.screen import print_json
 from headwater.cli.sites import SITES, STATE, Coordinators
 from headwater.deploy.coordinator.state import StateFolder

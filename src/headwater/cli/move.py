@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from headwater.cli.run import JSON
+from headwater.cli.parameters import JSON
 from headwater.cli.screen import print_json, progress
 from headwater.cli.sites import STATE, Coordinators, print_sites
 from headwater.deploy.control.messages import Ask
@@ -26,6 +26,10 @@ def move(
             metavar="STEP…|FLOW SITE", help="steps of the flow, or by its own name all that can move, and where to"
         ),
     ],
+    again: Annotated[
+        bool,
+        typer.Option("--open", help="let the policy move these steps again; no site is named, and nothing moves now"),
+    ] = False,
     state: Coordinators = STATE,
     within: Within = "60s",
     as_json: JSON = False,
@@ -34,8 +38,12 @@ def move(
 
     While the flow runs, a process is made ready for every new part. Then the parts stop whose steps come or go, with a
     checkpoint, the flow is cut anew, and they go on: for that moment, records for them wait where they come from. All other
-    parts run on.
+    parts run on. Where the flow has a policy, it leaves steps where they were moved to, until `--open`.
     """
+    if again:
+        document = ask(StateFolder(state), Ask("open", steps))
+        print_json(document) if as_json else print_sites(document)
+        return
     *names, site = steps
     if not names:
         raise RunError(f"headwater move takes one or more steps and a site; got only {site!r}")

@@ -10,7 +10,7 @@ import typer
 from rich.table import Table
 
 from headwater import net as nets
-from headwater.cli.run import JSON
+from headwater.cli.parameters import JSON
 from headwater.cli.screen import console, print_json, progress
 from headwater.cli.writable import check_file
 from headwater.errors import NetError, listed, suggestion

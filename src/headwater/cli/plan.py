@@ -9,10 +9,10 @@ from typing import Annotated, Any
 import typer
 
 from headwater import net as nets
+from headwater.cli.parameters import JSON
 from headwater.cli.placement import read_placement
 from headwater.cli.placement_options import CASE, GIVEN, PROBLEM, RESOURCES, Ask, with_ask
 from headwater.cli.question import Question, number, of_file, pairs, whole, with_constraints
-from headwater.cli.run import JSON
 from headwater.cli.screen import print_answer, progress
 from headwater.cli.site_web import PLAN_LISTEN, PlanWebListen, check_dashboard
 from headwater.cli.writable import PICTURES, check_file

@@ -10,9 +10,9 @@ import typer
 from rich.table import Table
 
 from headwater.cli.locate import find_flow
+from headwater.cli.parameters import JSON
 from headwater.cli.promise import contract_of
 from headwater.cli.rewire import rewired
-from headwater.cli.run import JSON
 from headwater.cli.screen import console, print_json, progress
 from headwater.cli.writable import check_file
 from headwater.errors import FlowError
@@ -109,7 +109,7 @@ def _device(output: Path | None, as_json: bool) -> None:
     if as_json:
         print_json(found)
         return
-    console.print(f"[bold]{found['name']}[/bold]: {found['processor']}, {found['cores']} cores", highlight=False)
+    console.print(f"[bold]{found['name']}[/bold]: {found['processor']}, {found['cores']:g} cores", highlight=False)
     table = Table(show_header=False)
     drawn = found["energy"]
     rows = [

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import time
+from math import inf
 from pathlib import Path
 from typing import Any, cast
 
@@ -15,6 +18,8 @@ from headwater.flow.profile import Profile
 
 #: what makes a lane, and is not for a user to choose
 _LANES_OWN = ("workers", "take", "linger", "lanes")
+
+_PATIENT_S = 10.0  #: until a supervisor that did not answer is asked again: the flow's end is not seen meanwhile
 
 
 def contract_of(
@@ -91,24 +96,61 @@ def promised_run(
     return running
 
 
-def give_way() -> None:
-    """Let a flow that was promised nothing run only when those that were do not, if there are any here."""
-    from headwater.rate.home import SOCKET, folder
+class GivingWay:
+    """Lets a flow that was promised nothing run only when those that were do not, as long as there are any here.
 
-    if not (folder() / SOCKET).exists():
-        return  # the usual case, for which nothing more is imported
-    from headwater.rate import board
-    from headwater.rate.grade import run_idle
+    `look` is for whoever waits for the flow, often; it looks once a second, from `begin` on.
+    """
 
-    try:
-        found = board()
-    except RateError as error:  # there may be promises, and nobody tells
-        run_idle()
-        err.print(f"{error}; this flow, which has no promise, runs at idle priority", soft_wrap=True, markup=False)
-        return
-    if found is not None and found.lanes:
-        run_idle()
-        err.print("promises are kept on this machine: this flow, which has none, runs at idle priority")
+    def __init__(self, every_s: float = 1.0) -> None:
+        self._every_s = every_s
+        self._next_s = inf
+        self._is_idle = False
+
+    def begin(self) -> None:
+        """Look for the first time, before the flow starts: what it starts is as this process is."""
+        self._next_s = 0.0
+        self.look()
+
+    def look(self) -> None:
+        """Have all processes of the flow as they should be now, if it is time to look again."""
+        if time.monotonic() < self._next_s:
+            return
+        self._next_s = time.monotonic() + self._every_s
+        promised = self._promised()
+        if not (promised or self._is_idle):
+            return  # the usual case, for which nothing more is imported
+        from headwater.processes import family
+        from headwater.rate.grade import run_idle
+
+        could = run_idle(family(os.getpid()), idle=bool(promised))  # again at each look, for threads that are new
+        if promised and not self._is_idle:
+            _say(f"{promised}: this flow, which has no promise, runs at idle priority")
+        elif not promised and could:
+            _say("no promise is left on this machine: this flow runs at its usual priority again")
+        elif not promised:
+            _say("no promise is left on this machine; the system does not let this user leave idle priority again")
+            self._next_s = inf
+        self._is_idle = bool(promised)
+
+    def _promised(self) -> str:
+        """Say that promises are kept here, or why they may be; nothing where there are none."""
+        from headwater.rate.home import SOCKET, folder
+
+        if not (folder() / SOCKET).exists():
+            return ""
+        from headwater.rate import board
+
+        try:
+            found = board()
+        except RateError as error:  # there may be promises, and nobody tells
+            self._next_s = time.monotonic() + _PATIENT_S
+            return str(error)
+        return "promises are kept on this machine" if found is not None and found.lanes else ""
+
+
+def _say(text: str) -> None:
+    err.print(text, soft_wrap=True, markup=False, highlight=False)
 
 
 def promised_on_spark(
@@ -127,7 +169,10 @@ def promised_on_spark(
     with progress(f"asking for {contract}"):
         asked = Application(flow, contract, profile=measured, best_effort=best_effort)
     held = asked.admitted
-    err.print(f"{flow.name} is promised {contract}: {asked.cores} cores reserved for Spark, grade {held.grade}")
+    _say(
+        f"{flow.name} is promised {contract}: {asked.cores} cores reserved for Spark (an estimate, without a trial: the "
+        f"{held.estimated:.2f} that the engine would need, rounded up), grade {held.grade}"
+    )
     with progress("starting Spark"):
         return asked.started(
             lambda: spark.start(

@@ -14,7 +14,8 @@ from headwater.cep import parse
 from headwater.cep import syntax as s
 from headwater.cep.automaton import events_of
 from headwater.cep.plan import TYPES
-from headwater.cli.run import JSON, exit_if_all_are_dead
+from headwater.cli.parameters import JSON
+from headwater.cli.run import exit_if_all_are_dead
 from headwater.cli.screen import err, print_json, print_report
 from headwater.errors import FlowError, InputError, listed
 from headwater.flow import Flow

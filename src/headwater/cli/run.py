@@ -14,10 +14,11 @@ from rich.console import Console
 from headwater.cli.forward import forwarded
 from headwater.cli.keeping import leave_to_lane
 from headwater.cli.locate import find_flow
+from headwater.cli.parameters import FLOW, JSON
 from headwater.cli.plugins import spark_job
-from headwater.cli.promise import contract_of, give_way, keeps, promised_on_spark, promised_run
+from headwater.cli.promise import GivingWay, contract_of, keeps, promised_on_spark, promised_run
 from headwater.cli.rewire import rewired, source_of
-from headwater.cli.screen import console, err, live, print_json, print_report, progress, want_json
+from headwater.cli.screen import console, err, live, print_json, print_report, progress
 from headwater.cli.signals import stopped_by_signals
 from headwater.cli.site_web import check_dashboard
 from headwater.cli.spark_options import (
@@ -54,12 +55,7 @@ from headwater.flow.flow import DEAD_LETTERS, Flow
 from headwater.io.urls import path_in, shown
 from headwater.metrics import Report
 
-FLOW = Annotated[str, typer.Argument(help="module:name, path/to/flow.py[:name], or a bundled flow such as riot:etl")]
 _SPARK = "spark"
-JSON = Annotated[
-    bool,
-    typer.Option("--json", callback=want_json, is_eager=True, help="print one JSON document and nothing else"),
-]
 
 
 def run(
@@ -71,9 +67,9 @@ def run(
     take: Annotated[
         str, typer.Option(help="of the waiting records, taken in one activation: all, half, or a number")
     ] = "all",
-    workers: Annotated[int | None, typer.Option(help="worker threads [default: number of processors]")] = None,
+    workers: Annotated[int | None, typer.Option(help="worker threads [default: one for each core]")] = None,
     lanes: Annotated[
-        str | None, typer.Option(help="processes of one worker each: a number, or auto for one on each processor")
+        str | None, typer.Option(help="processes of one worker each: a number, or auto for one on each core")
     ] = None,
     rate: Annotated[str | None, typer.Option(help="replay the sources at this many records/s, open loop")] = None,
     duration: DURATION = None,
@@ -271,6 +267,7 @@ def run(
     if contract is None or on == _SPARK:
         _refuse_of_promise(contract is not None, realtime=realtime, best_effort=best_effort, profile=profile)
     running: Any = None
+    way = GivingWay()
     if contract is not None and on == "engine":
         leave_to_lane()
     if on == _SPARK:
@@ -300,7 +297,7 @@ def run(
         else:
             from headwater import spark
 
-            give_way()
+            way.begin()
             with progress("starting Spark"):
                 of_spark |= {} if meaning is None else {"meaning": meaning}
                 of_spark |= {} if every is None else {"every": f"{microseconds_of('--every', every) / 1e6} seconds"}
@@ -318,7 +315,7 @@ def run(
                 checkpoint=kept,
             )
         elif running is None:
-            give_way()
+            way.begin()
             given = {name: value for name, value in engines.items() if value is not None}
             running = start(chosen, on=on, seconds=seconds, checkpoint=kept, **given)
         started(running)
@@ -331,7 +328,8 @@ def run(
             pages = watched(running, web_at, kept, dead)
         try:
             with pages:
-                report = live(running) if show else _waited(running, getattr(running, "status_line", None))
+                status_line = getattr(running, "status_line", None)
+                report = live(running, way.look) if show else _waited(running, status_line, way.look)
         except RunError as error:
             if error.report is not None:
                 _show(error.report, as_json=as_json, to=to)
@@ -466,11 +464,14 @@ def parsed_lanes(text: str | None) -> Lanes | None:
     return int(text)
 
 
-def _waited(running: Any, status_line: Callable[[], str] | None = None) -> Report:
+def _waited(
+    running: Any, status_line: Callable[[], str] | None = None, look: Callable[[], None] = lambda: None
+) -> Report:
     report: Report | None = None
     with progress(f"running {running.flow.name}") as say:
         while report is None:
             report = running.wait(0.2)
+            look()
             if status_line is not None and report is None and err.is_terminal:
                 say(status_line())
     return report

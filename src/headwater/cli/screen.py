@@ -111,13 +111,14 @@ def steps_table(now: Sample, before: Sample | None, title: str) -> Table:
     return table
 
 
-def live(run: Any, every_s: float = 0.5) -> Report:
-    """Show a table that follows a run until it ends; return its report."""
+def live(run: Any, look: Callable[[], None] = lambda: None, every_s: float = 0.5) -> Report:
+    """Show a table that follows a run until it ends, and return its report; `look` is called now and then."""
     from rich.live import Live
 
     before: Sample | None = None
     with Live(console=err, refresh_per_second=4) as view:
         while (report := run.wait(every_s)) is None:
+            look()
             now: Sample = run.sample()
             p = now.latency.minus(before.latency) if before else now.latency
             p50, p99 = p.percentile(50) / 1e6, p.percentile(99) / 1e6

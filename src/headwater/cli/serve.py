@@ -18,7 +18,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from headwater.cli.address import address_of
-from headwater.cli.run import JSON
+from headwater.cli.parameters import JSON
 from headwater.cli.screen import console, print_json, progress
 from headwater.cli.site_web import check_dashboard
 from headwater.cli.web import LISTEN as WEB_LISTEN

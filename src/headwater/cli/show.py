@@ -8,8 +8,8 @@ from typing import Annotated, Any
 import typer
 
 from headwater.cli.locate import find_flow
+from headwater.cli.parameters import FLOW, JSON
 from headwater.cli.plugins import spark_job
-from headwater.cli.run import FLOW, JSON
 from headwater.cli.screen import console, print_json
 from headwater.cli.writable import check_file
 from headwater.errors import FlowError, listed

@@ -10,10 +10,11 @@ import typer
 
 from headwater import net as nets
 from headwater import sim
+from headwater.cli.parameters import JSON
 from headwater.cli.placement import read_placement
 from headwater.cli.placement_options import CASE, PROBLEM, RESOURCES, Ask, with_ask
 from headwater.cli.question import MODEL, bound, of_file, with_constraints
-from headwater.cli.run import JSON, parsed_take
+from headwater.cli.run import parsed_take
 from headwater.cli.screen import console, err, print_json, print_report, progress
 from headwater.engine.policy import DEFAULT, POLICIES
 from headwater.errors import PlacementError, RunError, listed, suggestion

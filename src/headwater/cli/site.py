@@ -85,6 +85,9 @@ def site(
         typer.Option("--conf", "-c", help="of --kind spark: a setting of Spark's, NAME=VALUE; as often as need be"),
     ] = None,
     stop_within: Annotated[str, typer.Option(help="how long a part may take to stop")] = "30s",
+    core_ips: Annotated[
+        float | None, typer.Option(hidden=True, help="what a core does, if not as the net says")
+    ] = None,
     leash: Annotated[bool, typer.Option(hidden=True, help="stop when standard input ends")] = False,
 ) -> None:
     """Run the parts of flows that a coordinator hands to this machine, until stopped.
@@ -116,7 +119,7 @@ def site(
     try:
         within_s = microseconds_of("--stop-within", stop_within) / 1e6
         service = Service(Folder(folder.parts), home, Notifier(), stop_within_s=within_s)
-        link = Link(Work(folder, service, Site(quotes)), address)
+        link = Link(Work(folder, service, Site(quotes, core_ips)), address)
         link.start()
         let_go = _leash() if leash else threading.Event()
         try:

@@ -15,7 +15,7 @@ from rich.table import Table
 from headwater.cli.screen import console
 from headwater.deploy.coordinator.stages import told as told_stages
 from headwater.deploy.policies.policy_state import Decision
-from headwater.deploy.policies.telling import told, told_came
+from headwater.deploy.policies.telling import told, told_came, told_measured
 from headwater.errors import one_line
 
 STATE = Path(".headwater", "deploy")  #: where nothing else is said
@@ -61,10 +61,14 @@ def _print_policy(policy: dict[str, Any]) -> None:
     promised = f", promised {policy['contract']}" if policy["contract"] else ""
     lines = [f"policy {policy['name']}{promised}: {policy['moves']} moves"]
     lines += [f"waits: {policy['waits']}"] if policy["waits"] else []
+    if policy["held"]:
+        held = ", ".join(f"{step} at {at}" for step, at in policy["held"].items())
+        lines.append(f"moved by hand, and stays: {held}; headwater move STEP… --open lets the policy have it")
     for each in policy["decisions"]:
         decision = msgspec.convert(each, Decision)
         lines.append(f"{time.strftime('%H:%M:%S', time.localtime(decision.at_s))}  {told(decision)}")
         lines += [f"          {told_came(decision)}"] if decision.came is not None else []
+        lines += [f"          {measured}"] if (measured := told_measured(decision)) else []
     for line in lines:
         console.print(line, markup=False, highlight=False)
 

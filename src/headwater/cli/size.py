@@ -8,8 +8,8 @@ from typing import Annotated, Any
 import typer
 
 from headwater import net as nets
+from headwater.cli.parameters import JSON
 from headwater.cli.placement_options import GIVEN, Ask, with_ask
-from headwater.cli.run import JSON
 from headwater.cli.screen import print_answer, progress
 from headwater.cli.writable import PICTURES, check_file
 from headwater.errors import PlacementError, listed, suggestion

@@ -11,8 +11,8 @@ from typing import Annotated
 import typer
 
 from headwater.cli.locate import named_flow
+from headwater.cli.parameters import FLOW, JSON
 from headwater.cli.rewire import rewired, source_of
-from headwater.cli.run import FLOW, JSON
 from headwater.cli.screen import console, err, print_json
 from headwater.cli.shipping import shipped
 from headwater.cli.spark_options import (

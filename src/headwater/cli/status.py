@@ -11,7 +11,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from headwater.cli.run import JSON
+from headwater.cli.parameters import JSON
 from headwater.cli.screen import console, print_json
 from headwater.cli.sites import STATE, print_sites
 from headwater.errors import RateError, RunError, one_line

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from headwater.cli.run import JSON
+from headwater.cli.parameters import JSON
 from headwater.cli.screen import print_json, progress
 from headwater.cli.sites import STATE, Coordinators, print_sites
 from headwater.deploy.coordinator.asking import NobodyError, ask, at_rest

@@ -9,8 +9,8 @@ from typing import Annotated, cast
 import typer
 
 from headwater.cli.locate import find_flow
+from headwater.cli.parameters import FLOW, JSON
 from headwater.cli.rewire import rewired
-from headwater.cli.run import FLOW, JSON
 from headwater.cli.screen import console, print_json, progress
 from headwater.deploy.takeover import Runner, Takeover, take_over
 from headwater.errors import RunError

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import os
 import signal
@@ -23,15 +24,17 @@ from headwater.cli.site_web import LISTEN as WEB_LISTEN
 from headwater.cli.site_web import Web, WebListen, check_dashboard, site_dashboard
 from headwater.cli.sites import SITES, STATE, Coordinators
 from headwater.deploy.bridge.links import Address
+from headwater.deploy.bridge.uplink import Uplink
 from headwater.deploy.coordinator.state import StateFolder
 from headwater.deploy.local.cuts import CutLink, Cuts
-from headwater.deploy.local.ground import Ground
+from headwater.deploy.local.emulation import Emulation
 from headwater.deploy.local.relay import LOOPBACK
 from headwater.deploy.ports import free_port
 from headwater.deploy.token import make_token, use_token
 from headwater.errors import NetError, RunError, listed, suggestion
 from headwater.io.lock import Lock
 from headwater.net.net import Net
+from headwater.rate.home import own_folder
 
 if TYPE_CHECKING:
     from headwater.deploy.api.plans import Plans
@@ -89,6 +92,7 @@ def up(
     web_at = check_dashboard(web, web_listen, WEB_LISTEN)
     if flow and not web:
         raise RunError("--flow names flows to plan from a page; give --web too, or 'headwater deploy PLAN' beside this")
+    said = {name: _said(where, name) for name in sites}
     folder = StateFolder(state)
     lock = Lock(folder.path / SITES, "the folder of sites")
     if log.getEffectiveLevel() == logging.WARNING:
@@ -97,16 +101,16 @@ def up(
         folder.identity()
         at = folder.settled_address(LOOPBACK, free_port(LOOPBACK))
         servers = [at, *((LOOPBACK, port) for port in reach or ())]
-        ground = Ground(where, sites, servers, namespaces=namespaces, core_ips=core_ips)
+        emulation = Emulation(where, sites, servers, namespaces=namespaces, core_ips=core_ips)
         try:
-            for line in ground.told:
+            for line in emulation.told:
                 log.info("%s", line)
             with ExitStack() as last:
                 plans = _planned(flow or [], net, Ask(rate=rate, pin=pin, measured_on=measured_on), folder, last)
                 last.enter_context(site_dashboard(web, web_at, folder, where, lambda: plans))
-                _run(sites, folder, ground, at, dict(where.spark))
+                _run(sites, folder, emulation, at, said)
         finally:
-            ground.close()
+            emulation.close()
     finally:
         lock.release()
 
@@ -122,16 +126,31 @@ def _planned(flows: list[str], net: Path, asked: Ask, folder: StateFolder, last:
     return plans_of_flows(flows, net, asked, deployer)
 
 
-def _run(sites: list[str], folder: StateFolder, ground: Ground, at: Address, masters: dict[str, str]) -> None:
+def _said(net: Net, site: str) -> list[str]:
+    """Return the options that a net has for the site of a zone; RunError for what the site would refuse."""
+    master = dict(net.spark).get(site)
+    words = [] if master is None else ["--kind", "spark", "--master", master]
+    for zone, option, value in net.says:
+        if zone == site:
+            words += [f"--{option}", str(value)]
+            if option == "uplink":
+                try:
+                    Uplink.read(str(value))
+                except RunError as error:
+                    raise NetError(f"zone '{site}' of net '{net.name}': {error}") from None
+    return words
+
+
+def _run(sites: list[str], folder: StateFolder, emulation: Emulation, at: Address, said: dict[str, list[str]]) -> None:
     leaving = threading.Event()
     before = {
         number: signal.signal(number, lambda signum, frame: leaving.set()) for number in (signal.SIGINT, signal.SIGTERM)
     }
     running: dict[str, subprocess.Popen[bytes]] = {}
-    links = _Links(Cuts(folder.path / SITES), sites, ground)
+    links = _Links(Cuts(folder.path / SITES), sites, emulation)
 
     def started(name: str) -> subprocess.Popen[bytes]:
-        return _started(name, folder.path / SITES / name, ground, at, masters.get(name))
+        return _started(name, folder.path / SITES / name, emulation, at, said[name])
 
     try:
         for name in sites:
@@ -160,28 +179,37 @@ def _chosen(net: Net, only: list[str] | None) -> list[str]:
     return sites
 
 
-def _started(name: str, place: Path, ground: Ground, at: Address, master: str | None) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "headwater", "site", "--name", name, "--state", str(place)]
-    command += [] if master is None else ["--kind", "spark", "--master", master]
-    host, port = ground.way_to(at)
+def _started(name: str, place: Path, emulation: Emulation, at: Address, said: list[str]) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "headwater", "site", "--name", name, "--state", str(place), *said]
+    share = emulation.share(name)
+    if share is not None:
+        # its cores are this machine's, of which it has fewer, while a plan takes them for slower ones
+        command += ["--core-ips", str(emulation.core_ips)] + ([] if "--cores" in said else ["--cores", str(share)])
+    host, port = emulation.way_to(at)
+    command += ["--join", f"{host}:{port}", "--listen", emulation.address(name), "--leash"]
     # Ctrl-C is for us, who tell each once
-    return ground.start(name, [*command, "--join", f"{host}:{port}", "--listen", ground.address(name), "--leash"])
+    return emulation.start(name, command, HEADWATER_RUNTIME=str(_ledger(place)))
+
+
+def _ledger(place: Path) -> Path:
+    """Return the runtime folder of a site, whose promises are no other site's: by a short path, as sockets need it."""
+    return own_folder() / f"up-{hashlib.sha256(os.fsencode(place)).hexdigest()[:12]}"
 
 
 class _Links:
     """The links between the sites, cut as somebody asks for."""
 
-    def __init__(self, cuts: Cuts, sites: list[str], ground: Ground) -> None:
-        self._cuts, self._sites, self._ground = cuts, sites, ground
+    def __init__(self, cuts: Cuts, sites: list[str], emulation: Emulation) -> None:
+        self._cuts, self._sites, self._emulation = cuts, sites, emulation
         self._cut: list[CutLink] = []
-        cuts.begin(sites, ground.why_uncut())
+        cuts.begin(sites, emulation.why_uncut())
 
     def look(self) -> None:
         """Cut and mend what should be by now."""
         asked = self._cuts.asked(time.time())
         if asked == self._cut:
             return
-        self._ground.cut(asked)
+        self._emulation.cut(asked)
         self._cuts.did(self._sites, asked)
         told = "; ".join(f"'{each.one}' and '{each.other}' ({each.how})" for each in asked)
         log.info("links that are cut: %s", told or "none")

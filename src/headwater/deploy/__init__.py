@@ -6,7 +6,7 @@ certificates    who may talk to whom: an authority of one's own, and mutual TLS;
 part            what one site runs, as it travels there: source files and a description (`bundle`), signed
 bridge_ends     the ends of a part's bridges, in its own process; `routes` is where they go to and come from at present
 recut           a flow cut anew: checkpoints of old parts → of new ones, and which parts go on
-luggage         what of them travels; `ahead` is large state that goes before it
+state_transfer  what of them travels; `ahead` is large state that goes before it
 control/        what sites and the coordinator say to each other
 site/           the agent of a site: runs its part, and goes on by itself
 promise         what a promised rate takes at each site

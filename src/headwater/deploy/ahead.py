@@ -44,8 +44,13 @@ class PassingDisk(SystemDisk):
         """Leave it to the system."""
 
 
-def large_states(checkpoint: Path, steps: Collection[str], who: str) -> list[tuple[str, Stored]]:
-    """Return the large states of steps in the last checkpoint of a part that may run; it builds on that from then on."""
+def large_states(
+    checkpoint: Path, steps: Collection[str], who: str, known: Collection[str] = ()
+) -> list[tuple[str, Stored]]:
+    """Return the large states of steps in the last checkpoint of a part that may run; it builds on that from then on.
+
+    Those that are `known` where they will be needed are left out.
+    """
     if not any(checkpoint.glob("*.checkpoint")):
         return []
     hold(checkpoint, who)
@@ -53,7 +58,8 @@ def large_states(checkpoint: Path, steps: Collection[str], who: str) -> list[tup
         store = Store(checkpoint, PassingDisk())
         with suppress(OSError, ValueError, IndexError):
             found = store.read(store.numbers()[-1], lambda stored: stored if stored.size >= LARGE else None)
-            return [(step, state) for step in steps for state in _states_of(found, step) if isinstance(state, Stored)]
+            large = ((step, state) for step in steps for state in _states_of(found, step) if isinstance(state, Stored))
+            return [(step, state) for step, state in large if not known or key_of(state) not in known]
     return []
 
 
@@ -167,12 +173,16 @@ class Kept:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
+    def expect(self) -> None:
+        """Make the folder: who is killed knows by it, when he is back, that state may come."""
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+
     def take(self, piece: Piece) -> bool:
         """Keep a piece, which come in order; return whether all of its state is here now, safe. RunError if it is wrong."""
         path = self._path(piece.key)
         if path.exists():
             return True
-        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.expect()
         new = path.with_suffix(".new")
         if piece.at and (not new.exists() or new.stat().st_size != piece.at):
             return False

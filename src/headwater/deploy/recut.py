@@ -19,7 +19,7 @@ from headwater.data.batch import END, NO_WATERMARK, Batch
 from headwater.data.frames import pack, unpack_frame
 from headwater.deploy.ahead import PassingDisk
 from headwater.deploy.cut import Crossing, Cut
-from headwater.deploy.luggage import Waiting, note_waiting, waiting
+from headwater.deploy.state_transfer import Waiting, note_waiting, waiting
 from headwater.engine.checkpoint.in_flight import enqueue
 from headwater.engine.checkpoint.recovery import VERSION
 from headwater.engine.checkpoint.store import Checkpoint, Store

@@ -6,7 +6,6 @@ opened, except to bring there what lanes had ready for it. All that could be wro
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,12 +13,13 @@ from pathlib import Path
 from shutil import copytree, ignore_patterns, rmtree
 from typing import Literal, cast, get_args
 
+from headwater.cores import whole_cores
 from headwater.deploy.upgrade import fitted
 from headwater.errors import HeadwaterError, RunError, listed, suggestion
 from headwater.flow.flow import Flow
 from headwater.io.files import explained, sync
 from headwater.io.lock import Lock
-from headwater.io.moved import moved_to, note_moved, refuse_moved
+from headwater.io.move_marker import moved_to, note_moved, refuse_moved
 from headwater.operators.moment import Moment
 
 Runner = Literal["engine", "spark"]
@@ -84,7 +84,7 @@ def take_over(
             moment = fitted(moment, was, flow, renamed=renamed, allow_dropped=allow_dropped_state)
             new_sinks += [step.name for step in flow.steps.values() if step.is_sink and step.name not in was.steps]
         with _new(after) as made:
-            _write(moment, flow, made, chosen, before, buckets or len(os.sched_getaffinity(0)), new_sinks)
+            _write(moment, flow, made, chosen, before, buckets or whole_cores(), new_sinks)
             for path in [made, *made.rglob("*")]:
                 sync(path)
             note_moved(before, after, chosen)  # first: two checkpoints to go on from are worse than none

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from headwater.data.batch import NO_WATERMARK
-from headwater.engine.checkpoint.fitting import BY_SIZE
+from headwater.engine.checkpoint.compatibility import BY_SIZE
 from headwater.errors import RunError, listed, suggestion
 from headwater.flow.flow import Flow
 from headwater.flow.identity import differs, identity_of

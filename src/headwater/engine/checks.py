@@ -7,7 +7,7 @@ from headwater.flow.endpoints import check_place, check_source
 from headwater.flow.flow import Flow
 from headwater.flow.places import place_of
 from headwater.flow.steps import Read, Write
-from headwater.operators.broken import error_text
+from headwater.operators.fault_isolation import error_text
 
 
 def check_endpoints(flow: Flow, *, in_parts: bool, forks: bool = False) -> None:

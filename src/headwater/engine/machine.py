@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from headwater.cores import usable_cores
 from headwater.data.jit import COMPILED
 from headwater.engine import energy
 from headwater.engine.operations import PER_TURN, operate
@@ -40,7 +41,7 @@ def describe(*, seconds: float = 0.2, records: int = 200_000) -> dict[str, Any]:
     `cpu_ips` counts simple whole-number operations of a compiled loop, all cores together. Published figures (those of
     the shipped classes) count the instructions of other programs, so a net should take all its classes from one scale.
     """
-    cores = len(os.sched_getaffinity(0))
+    cores = usable_cores()
     per_core = operations_per_s(seconds)
     return {
         "name": name(),

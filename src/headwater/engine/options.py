@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, get_args
 
+from headwater.cores import whole_cores
 from headwater.engine.policy import DEFAULT, policy_named
 from headwater.engine.scheduler import Take
 from headwater.errors import RunError, listed, suggestion
@@ -30,9 +30,9 @@ class Options:
     policy: str = DEFAULT
     #: how many of its waiting records a step takes in one activation: 'all', 'half', or at most this many
     take: Take = "all"
-    #: worker threads; as many as there are processors by default, of which as many are at work as are of use. There is one
+    #: worker threads; as many as there are cores to use by default, of which as many are at work as are of use. There is one
     #: more for each that does not come back for a second while others wait
-    workers: int = field(default_factory=lambda: len(os.sched_getaffinity(0)))
+    workers: int = field(default_factory=whole_cores)
     #: bounds of each queue
     queue_records: int = 10_000
     queue_bytes: int = 64 * 2**20

@@ -11,7 +11,7 @@ from typing import Any
 from headwater.data.batch import Batch
 from headwater.engine.run import EngineRun
 from headwater.errors import RunError, listed, suggestion
-from headwater.operators.broken import as_list
+from headwater.operators.fault_isolation import as_list
 from headwater.operators.operator import DEAD, Output
 from headwater.operators.task import Task
 

@@ -23,7 +23,7 @@ from headwater.errors import RunError, one_line
 from headwater.flow.endpoints import Reader, Source, is_remote
 from headwater.flow.flow import Flow
 from headwater.flow.steps import Step, Write
-from headwater.metrics import Histogram, Report, Sample, StepMetrics
+from headwater.metrics import Histogram, Report, Sample, StepMetrics, added_accounts
 from headwater.operators import Operator, build
 from headwater.operators.execution_graph import ExecutionGraph
 from headwater.operators.queue import Delivery
@@ -470,7 +470,10 @@ class EngineRun(ABC):
 
     def _extra(self) -> dict[str, Any]:
         """Return what writers tell of records that they have taken, by step, and what checkpoints were made."""
-        operators = {task.name: task.operator for task in self.tasks if task.operator is not None}
-        accounts = {name: each.account() for name, each in operators.items() if each.account is not None}
+        writers = {(task.name, task.operator.account) for task in self.tasks if task.operator is not None}
+        accounts: dict[str, dict[str, Any]] = {}
+        for name, account in writers:  # a set: a sink may have given all its instances one writer
+            if account is not None:
+                accounts[name] = added_accounts(accounts.get(name, {}), account())
         told: dict[str, Any] = {"sinks": accounts} if accounts else {}
         return told if self.checkpointer is None else {**told, "checkpoints": self.checkpointer.to_json()}

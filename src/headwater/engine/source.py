@@ -34,8 +34,8 @@ from headwater.flow.endpoints import (
 )
 from headwater.flow.splits import has_splits, way_to_time
 from headwater.flow.steps import Read
-from headwater.operators.broken import error_text
 from headwater.operators.failures import ExitError
+from headwater.operators.fault_isolation import error_text
 from headwater.operators.operator import rejected
 from headwater.operators.queue import Delivery
 from headwater.operators.task import Task

@@ -20,8 +20,8 @@ from headwater.engine.scheduler import Activation, batch_size
 from headwater.engine.scheduler.throttle import HIGH, LOW
 from headwater.errors import RunError
 from headwater.flow.flow import Flow
-from headwater.operators.broken import error_text
 from headwater.operators.failures import ExitError
+from headwater.operators.fault_isolation import error_text
 from headwater.operators.queue import Delivery, QueueEntry
 from headwater.operators.task import Task
 

@@ -17,8 +17,8 @@ from headwater.engine.scheduler import Activation, Scheduler
 from headwater.errors import RunError
 from headwater.flow.flow import Flow
 from headwater.metrics import Report
-from headwater.operators.broken import error_text
 from headwater.operators.failures import ExitError
+from headwater.operators.fault_isolation import error_text
 from headwater.operators.queue import Delivery
 
 log = logging.getLogger(__name__)

@@ -24,8 +24,8 @@ from headwater.data.schema import Schema
 from headwater.flow.endpoints import Reader, Reject
 from headwater.flow.splits import Letter, SplitBatch, SplitReader
 from headwater.flow.steps import EventTime, OnTheWay
-from headwater.operators.ahead import TimesAhead
-from headwater.operators.broken import error_text
+from headwater.operators.event_time_lookahead import EventTimeLookahead
+from headwater.operators.fault_isolation import error_text
 
 log = logging.getLogger(__name__)
 
@@ -72,7 +72,7 @@ class AlignedReader:
         assert isinstance(kind, EventTime)
         self._name, self._reader, self._schema, self._reject = name, reader, schema, reject
         self._idle_s = None if kind.idle_us is None else kind.idle_us / 1e6
-        self._times = TimesAhead(way)
+        self._times = EventTimeLookahead(way)
         self._held: list[_Rows] = []  #: ahead of a split that is waited for; of each split in its order
         self._ready: _Rows | None = None  #: in order
         self._reached: dict[int, int] = {}  #: the newest time of each split, where that was looked for

@@ -17,9 +17,9 @@ from headwater.data.schema import Schema
 from headwater.errors import FlowError, InputError
 from headwater.flow.endpoints import DeliverySemantics, Ledger, Refused, Transaction
 from headwater.flow.places import Place
+from headwater.io.buffered_writer import BufferedWriter
 from headwater.io.fields import texts_of_column
 from headwater.io.files import check_no_file, explained
-from headwater.io.gathered import Gathered
 from headwater.io.sifting import storable, without
 
 _MISSING = "__HIVE_DEFAULT_PARTITION__"  # what other systems write for no value
@@ -82,7 +82,7 @@ class ParquetTable:
         return str(self.path)
 
 
-class TableWriter(Gathered):
+class TableWriter(BufferedWriter):
     """An open table; records are gathered, and on disk when they are enough for a file or it is closed."""
 
     def __init__(self, table: ParquetTable, schema: Schema) -> None:

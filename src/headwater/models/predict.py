@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from headwater.operators.operator import Select, dead_letters
 from headwater.operators.snapshot import packed, unpacked
 
 log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 #: What a step that reads models from a store puts out: the model's portable form.
 MODELS = Schema.of({"model": str})
@@ -43,14 +45,8 @@ class ModelStep(Operator):
         """Return predictions, or take over a model."""
         if port == 0:
             return self.predict(batch)
-        errors: list[str] = []
-        bad: list[int] = []
-        for i, raw in enumerate(batch["model"].bytes_list()):
-            try:
-                self._offer(from_json(raw, "an announced model"))
-            except ModelError as error:
-                errors.append(str(error))
-                bad.append(i)
+        models = batch["model"].bytes_list()
+        _, _, errors, bad = tried(lambda i: self._offer(from_json(models[i], "an announced model")), len(models))
         return [(DEAD, dead_letters(self._step, errors, batch.take(np.array(bad))))] if bad else None
 
     def _offer(self, model: Model) -> None:
@@ -155,14 +151,8 @@ class LoadModel(Operator):
 
     def process(self, batch: Batch, port: int) -> Output:
         """Return the models' portable forms."""
-        models, rows, errors, bad = [], [], [], []
-        for i, announced in enumerate(batch["model"].bytes_list()):
-            try:
-                models.append(self._read(announced).to_json())
-                rows.append(i)
-            except ModelError as error:
-                errors.append(str(error))
-                bad.append(i)
+        announced = batch["model"].bytes_list()
+        models, rows, errors, bad = tried(lambda i: self._read(announced[i]).to_json(), len(announced))
         made: list[tuple[int, Batch]] = []
         if rows:
             made.append((0, Batch({"model": Text.of_bytes(models)}, len(rows), batch.stamps[rows])))
@@ -175,3 +165,19 @@ class LoadModel(Operator):
             return from_json(announced, "an announced model")
         # only the last part: a name from outside must not reach beyond the folder
         return load(self._folder / Path(announced.decode()).name)
+
+
+def tried(work: Callable[[int], T], count: int) -> tuple[list[T], list[int], list[str], list[int]]:
+    """Work on records one by one; return results and the rows they are of, errors and the rows they are of."""
+    made: list[T] = []
+    rows: list[int] = []
+    errors: list[str] = []
+    bad: list[int] = []
+    for i in range(count):
+        try:
+            made.append(work(i))
+            rows.append(i)
+        except ModelError as error:
+            errors.append(str(error))
+            bad.append(i)
+    return made, rows, errors, bad

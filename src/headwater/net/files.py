@@ -100,6 +100,7 @@ def _write_npz(net: Net, path: Path) -> None:
         "names": net.names,
         "sensors": net.sensors,
         "spark": net.spark,
+        "says": net.says,
         "wan": type(net.wan).__name__,
     }
     np.savez(
@@ -144,6 +145,7 @@ def _read_npz(path: Path) -> Net:
                 names=None if header["names"] is None else tuple(header["names"]),
                 sensors=tuple((str(source), int(device)) for source, device in header.get("sensors", ())),
                 spark=tuple((str(zone), str(master)) for zone, master in header.get("spark", ())),
+                says=tuple((str(zone), str(key), value) for zone, key, value in header.get("says", ())),
             )
     except (ValueError, KeyError, OSError, EOFError, zipfile.BadZipFile) as slip:
         raise NetError(f"net file '{path}' is not a net of ours: {slip}") from slip

@@ -40,6 +40,8 @@ class Net:
     """Where records come from: the name of a flow's source, and the device that it stands at."""
     spark: tuple[tuple[str, str], ...] = ()
     """Zones whose parts run on Spark, when their flow is deployed: the name, and Spark's master."""
+    says: tuple[tuple[str, str, float | str], ...] = ()
+    """What the site of a zone says of itself where this machine plays it: the zone, which of its options, and the value."""
 
     def __post_init__(self) -> None:
         if not self.trust:

@@ -10,6 +10,7 @@ name = "barn"
 trust = "farm"               # optional
 up_s = 0.02                  # its half of the way; x and y under "coordinates"
 kind = "spark"               # optional: what is deployed there runs on Spark, with a master such as "local[2]"
+price = 0.1                  # optional, as are carbon, cores and uplink: what its site says of itself, under `headwater up`
 devices = [{class = "gateway", lan_s = 0.001, count = 3}]      # name = "…", sensors = ["…"] where count is 1
 """
 
@@ -32,6 +33,8 @@ WAN_KEYS = {
     "gateways": {"kind"},
     "coordinates": {"kind", "base_s", "s_per_unit"},
 }
+FIGURES = ("price", "carbon", "cores")
+"""What a site says of itself in numbers of 0 or more; `uplink` is text."""
 
 
 def net_from_table(given: Mapping[str, Any], stem: str) -> Net:
@@ -48,7 +51,8 @@ def net_from_table(given: Mapping[str, Any], stem: str) -> Net:
             raise NetError(f"every zone needs a name; got {zone!r:.80}")
         if not zone["name"]:
             raise NetError("a zone's name is never empty; give each [[zones]] table a name")
-        _check_keys(f"zone '{zone['name']}'", zone, {"name", "trust", "devices", "up_s", "x", "y", "kind", "master"})
+        known = {"name", "trust", "devices", "up_s", "x", "y", "kind", "master", "uplink", *FIGURES}
+        _check_keys(f"zone '{zone['name']}'", zone, known)
         devices = _devices(zone, classes)
         names.append(zone["name"])
         trust.append(str(zone.get("trust", "open")))
@@ -69,6 +73,7 @@ def net_from_table(given: Mapping[str, Any], stem: str) -> Net:
         trust=tuple(trust),
         sensors=tuple(sensors),
         spark=_on_spark(zones),
+        says=tuple(said for zone in zones for said in _said(zone)),
     )
     if not any(called):
         return net
@@ -93,6 +98,7 @@ def net_to_table(net: Net) -> dict[str, Any]:
                 zone["x"], zone["y"] = float(net.wan.x[number]), float(net.wan.y[number])
         if name in masters:
             zone["kind"], zone["master"] = "spark", masters[name]
+        zone |= {key: value for at, key, value in net.says if at == name}
         zone["devices"] = [_device_table(net, d, standing.get(d, [])) for d in net.devices_of(number)]
         zones.append(zone)
     return {
@@ -115,6 +121,22 @@ def _on_spark(zones: list[Any]) -> tuple[tuple[str, str], ...]:
         if kind == "spark":
             found.append((zone["name"], str(master or "local[*]")))
     return tuple(found)
+
+
+def _said(zone: Mapping[str, Any]) -> list[tuple[str, str, float | str]]:
+    """Return what the site of a zone says of itself."""
+    where, found = f"zone '{zone['name']}'", list[tuple[str, str, float | str]]()
+    for key in FIGURES:
+        if key in zone:
+            value = _number(where, key, zone[key])
+            if not 0 <= value < float("inf"):
+                raise NetError(f"{where}: {key} must be a number of 0 or more; got {value:g}")
+            found.append((zone["name"], key, value))
+    if "uplink" in zone:
+        if not isinstance(zone["uplink"], str):
+            raise NetError(f"{where}: uplink is text such as 'rate=500 kB/s'; got {zone['uplink']!r:.80}")
+        found.append((zone["name"], "uplink", zone["uplink"]))
+    return found
 
 
 def _device_table(net: Net, device: int, sensors: list[str]) -> dict[str, Any]:

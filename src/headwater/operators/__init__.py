@@ -6,9 +6,9 @@ into a checkpoint, `failures` what becomes of a batch that breaks it.
 `operator` says what a runner asks of one; `stateless`, `time`, `keyed`, `count_window`, `time_window`, `processing_time`,
 `session`, `join` and `write` are the kinds of a flow; `sliding_window`, `batch_window`, `window_join` and `merge` are those
 of queries, whose records `arrivals` puts in order as a `chunk` and whose results are a `projection`; `progress` is how far
-their time came. `expression`, `accumulate` and `running` are what they compute with, by `whole` (whole numbers that fit),
-`texts` and `cast`; `broken` finds the records that break a step, `retry` has them tried again, `undo` takes a batch back,
-`snapshot` is how state becomes bytes.
+their time came. `expression`, `accumulate` and `running` are what they compute with, by `checked_arithmetic` (of whole
+numbers), `texts` and `cast`; `fault_isolation` finds the records that break a step, `retry` has them tried again, `undo`
+takes a batch back, `snapshot` is how state becomes bytes.
 """
 
 from __future__ import annotations

@@ -11,9 +11,9 @@ from headwater.data.batch import Batch
 from headwater.data.column import Array, Column, Nullable, Text, checked_value, column_of, nullable, parts
 from headwater.data.schema import DTYPES, Schema, Type
 from headwater.flow.aggregates import Aggregate
-from headwater.operators.broken import error_text
+from headwater.operators.checked_arithmetic import MOST
 from headwater.operators.expression import compiled
-from headwater.operators.whole import MOST
+from headwater.operators.fault_isolation import error_text
 
 _NONE = np.zeros(0, np.bool_)
 #: What each function keeps per group besides the number of values seen, and what it starts from.

@@ -72,6 +72,14 @@ class Arrivals:
             return None, dead
         return self._chunk([(port, batch)], None), dead
 
+    def through(
+        self, batch: Batch, port: int, run: Callable[[Chunk], tuple[Batch | None, Batch | None]]
+    ) -> tuple[Batch | None, Batch | None]:
+        """Take a batch, and give the chunk it makes to `run`; return what that does, with all dead letters."""
+        chunk, dead = self.add(batch, port)
+        out, letters = run(chunk) if chunk is not None else (None, None)
+        return out, joined(letters, *(letter for _, letter in dead))
+
     def release(self, watermark: int) -> tuple[Chunk | None, int]:
         """Return the records that come before what a watermark lets pass, and that time.
 

@@ -14,7 +14,7 @@ import numpy as np
 from headwater.data.column import Text
 from headwater.data.schema import DTYPES, Type
 from headwater.data.timestamps import moments_as_text
-from headwater.operators.whole import LEAST, MOST, Answer, fits
+from headwater.operators.checked_arithmetic import LEAST, MOST, Answer, fits
 
 _TRUTH = {"true": True, "false": False}
 

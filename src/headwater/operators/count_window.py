@@ -12,12 +12,12 @@ from headwater.data.schema import DTYPES, Schema
 from headwater.flow.steps import WindowAggregate
 from headwater.flow.windows import Count
 from headwater.operators.accumulate import Accumulators, beyond, different, sum_of, unfit
+from headwater.operators.checked_arithmetic import MOST
 from headwater.operators.expression import compiled
 from headwater.operators.keyed import joined, split_off_keyless, with_letters
 from headwater.operators.keys import KeySlots, chosen_slots, keys_batch
 from headwater.operators.operator import Operator, Output, Select, computed, dead_letters
 from headwater.operators.snapshot import packed, unpacked
-from headwater.operators.whole import MOST
 
 
 class CountWindowOperator(Operator):

@@ -20,8 +20,8 @@ from headwater.errors import FlowError, RecordError
 from headwater.flow.expr import Call, Expr, Literal
 from headwater.flow.expr import Column as ColumnExpr
 from headwater.operators.cast import as_kind, converter
+from headwater.operators.checked_arithmetic import WHOLE, Answer
 from headwater.operators.texts import text_function
-from headwater.operators.whole import WHOLE, Answer
 
 #: Columns by name; or, for a single record, values.
 Values = Mapping[str, Any]

@@ -9,8 +9,8 @@ from headwater.data.batch import Batch
 from headwater.errors import GoneError, InputError, NoRoomError, RecordError, RunError, one_line
 from headwater.flow.steps import Step
 from headwater.flow.trouble import Retry
-from headwater.operators.broken import as_list, error_text, without_the_broken
 from headwater.operators.counters import Counters
+from headwater.operators.fault_isolation import as_list, error_text, without_the_broken
 from headwater.operators.operator import DEAD, Operator, Output, dead_letters
 from headwater.operators.retry import Attempts, PartlyError, RetryError
 from headwater.operators.undo import undo_of

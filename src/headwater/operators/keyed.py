@@ -12,7 +12,7 @@ from headwater.data.schema import Schema
 from headwater.errors import SnapshotError, listed
 from headwater.flow.state import Cell, makes_of
 from headwater.flow.steps import KeyedScan, Process
-from headwater.operators.broken import as_list, error_text, without_the_broken
+from headwater.operators.fault_isolation import as_list, error_text, without_the_broken
 from headwater.operators.keys import KeySlots, without_key
 from headwater.operators.operator import DEAD, FrozenState, Operator, Output, Select, dead_letters
 from headwater.operators.retry import PartlyError

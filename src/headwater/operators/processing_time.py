@@ -13,7 +13,7 @@ from headwater.data.batch import END, Batch
 from headwater.data.schema import Schema
 from headwater.flow.steps import WindowAggregate
 from headwater.flow.windows import Count
-from headwater.operators.broken import as_list
+from headwater.operators.fault_isolation import as_list
 from headwater.operators.operator import Operator, Output, Select
 from headwater.operators.snapshot import packed, unpacked
 

@@ -13,11 +13,11 @@ from headwater.data.batch import END, NO_WATERMARK, Batch, concat_batches
 from headwater.flow.steps import EventTime
 from headwater.metrics import StepMetrics
 from headwater.operators import DEAD, Operator, Output
-from headwater.operators.broken import as_list, error_text
 from headwater.operators.channels import Channels, told_by
 from headwater.operators.counters import Counters, Latencies
 from headwater.operators.execution_graph import Instance
 from headwater.operators.failures import ExitError, Failures
+from headwater.operators.fault_isolation import as_list, error_text
 from headwater.operators.operator import Select, dead_letters
 from headwater.operators.queue import Control, Delivery, Queue, QueueEntry
 from headwater.operators.retry import RetryError

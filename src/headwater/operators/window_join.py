@@ -102,9 +102,7 @@ class JoinWindowsOperator(Operator):
 
     def process(self, batch: Batch, port: int) -> Output:
         """Return the pairs that these records complete."""
-        chunk, dead = self._arrivals.add(batch, port)
-        out, letters = self._run(chunk) if chunk is not None else (None, None)
-        return with_letters(out, joined(letters, *(letter for _, letter in dead)))
+        return with_letters(*self._arrivals.through(batch, port, self._run))
 
     def advance(self, watermark: int) -> Output:
         """Take records that waited for their turn."""

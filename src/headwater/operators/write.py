@@ -20,7 +20,7 @@ from headwater.flow.endpoints import (
     writes_in_parts,
 )
 from headwater.flow.steps import Write
-from headwater.operators.broken import error_text
+from headwater.operators.fault_isolation import error_text
 from headwater.operators.operator import DEAD, Operator, Output, dead_letters
 
 Begin = Callable[[Any, Schema], Transaction]  #: opens a sink to be written in parts

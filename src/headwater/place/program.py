@@ -159,18 +159,18 @@ class Program:
                 if a == b or self._passes(e, a, b):
                     flows[a, b] = {self._variable(1.0, whole=False): 1.0}
         for a in from_zones:
-            out: Sum = {}
-            _add(out, self._at_zone(u, a), -1.0)
-            for b in to_zones:
-                _add(out, flows.get((a, b), {}), 1.0)
-            self._row(out, 0.0, 0.0)
+            self._equal(self._at_zone(u, a), [flows.get((a, b), {}) for b in to_zones])
         for b in to_zones:
-            into: Sum = {}
-            _add(into, self._at_zone(v, b), -1.0)
-            for a in from_zones:
-                _add(into, flows.get((a, b), {}), 1.0)
-            self._row(into, 0.0, 0.0)
+            self._equal(self._at_zone(v, b), [flows.get((a, b), {}) for a in from_zones])
         return flows
+
+    def _equal(self, whole: Sum, parts: Iterable[Sum]) -> None:
+        """Have parts add up to a whole."""
+        total: Sum = {}
+        _add(total, whole, -1.0)
+        for part in parts:
+            _add(total, part, 1.0)
+        self._row(total, 0.0, 0.0)
 
     def _speed(self, a: int, b: int) -> float:
         """The fastest link between devices of two zones."""

@@ -4,25 +4,26 @@
 
 estimate   how many cores a promise needs, by the paper's reckoning and by ours; what would fit instead
 profiler   measures that: cold, once a tick, by the processor's clock; chain is what it runs
-admission  whether a promise can be given: by the estimate, then by a trial; reservation is a yes, ahead one for a flow that
-           starts soon; starting asks, and begins
-ledger     which promises hold how many cores; supervisor keeps it, client talks to it in messages; asking only looks; peer
+admission  whether a promise can be given: by the estimate, then by a trial; reservation is a yes, advance_reservation one
+           for a flow that starts soon; starting asks, and begins
+ledger     which promises hold how many cores; supervisor keeps it, client talks to it in messages; headroom only looks; peer
            is who they talk to
 grade      what this machine allows for keeping promises; cgroups is the best of it
 lane       a promised flow at work; gate counts, sheds or holds what comes, by a bucket
 windows    the proof: seconds kept and broken, and why; counts adds lanes up, watch tells; process is what the system knows
-keeper     starts a lane again that died; forks has it forked from a warm parent, and it is born with an order
+keeper     starts a lane again that died; forks has it forked from a warm parent, fork_context is what it has from there
 """
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from headwater.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from headwater.rate.asking import Answer, Holder, Room, room
     from headwater.rate.client import Client, board
     from headwater.rate.estimate import Nearest, cores, invocations, nearest, tick_of
+    from headwater.rate.headroom import Answer, Holder, Room, room
     from headwater.rate.lane import PromisedLanes, PromisedRun
     from headwater.rate.profiler import demanding
     from headwater.rate.starting import start
@@ -47,7 +48,7 @@ __all__ = [
 
 #: loaded on use: a supervisor is small, and whoever only asks for it needs no engine
 _FROM = {
-    **dict.fromkeys(("Answer", "Holder", "Room", "room"), "asking"),
+    **dict.fromkeys(("Answer", "Holder", "Room", "room"), "headroom"),
     **dict.fromkeys(("Client", "board"), "client"),
     **dict.fromkeys(("Nearest", "cores", "invocations", "nearest", "tick_of"), "estimate"),
     **dict.fromkeys(("PromisedLanes", "PromisedRun"), "lane"),
@@ -55,12 +56,4 @@ _FROM = {
     "start": "starting",
 }
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _FROM:
-        raise AttributeError(f"module 'headwater.rate' has no attribute {name!r}")
-    return getattr(import_module(f"headwater.rate.{_FROM[name]}"), name)
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = lazy_names(__name__, _FROM)

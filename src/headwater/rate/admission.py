@@ -12,7 +12,7 @@ from headwater.flow.endpoints import resume_of
 from headwater.flow.flow import Flow
 from headwater.flow.profile import Demand, Profile
 from headwater.flow.steps import Read
-from headwater.rate import born
+from headwater.rate import fork_context
 from headwater.rate.client import Client
 from headwater.rate.estimate import costing, lanes_for, nearest
 from headwater.rate.ledger import LANE, OPENS, Refusal
@@ -82,9 +82,9 @@ def _held(asked: Reservation, granted: Granted) -> Reservation:
 
 def resumed(client: Client) -> Reservation | None:
     """Take over what is held for a lane that died and whose keeper has started this process in its place; None elsewhere."""
-    if born.kept is None or not born.kept.deaths:
+    if fork_context.kept is None or not fork_context.kept.deaths:
         return None
-    reply = client.say(Resume(born.kept.pid))
+    reply = client.say(Resume(fork_context.kept.pid))
     if not isinstance(reply, Resumed):  # a supervisor that has lost its book
         return None
     found, granted = reply.found, reply.granted
@@ -139,10 +139,12 @@ def _granted(reply: Reply, flow: Flow, asked: Reservation, most: int) -> Granted
         return reply
     if not isinstance(reply, Refused):
         raise RateError(f"the supervisor says {reply} where cores were asked for")
-    refusal = Refusal(reply.wanted, reply.left, tuple((name, held) for name, held in reply.holders), reply.why)
+    refusal = Refusal(
+        reply.wanted, reply.left, tuple((name, held) for name, held in reply.holders), reply.why, reply.said
+    )
     seen = "" if asked.measured is None else f" (its trial used {asked.measured:.2f})"
     demand = asked.demand if asked.measured is None else costing(asked.demand, reply.wanted / asked.estimated)
-    fits = "" if reply.why == "closed" else f"; {nearest(demand, asked.contract, refusal.left, most)}"
+    fits = "" if reply.why in ("closed", "unwritten") else f"; {nearest(demand, asked.contract, refusal.left, most)}"
     raise RateError(
         f"flow {flow.name!r} cannot be promised {asked.contract}: {refusal}{seen}{fits}{_MORE.get(reply.why, '')}"
     )

@@ -1,8 +1,8 @@
 """A promise that another runner keeps, with threads and processes of its own: an application such as Spark's.
 
-It has whole cores, since nobody can say how its threads share them, and a bound in seconds: it works in micro-batches. What
-it starts is protected as this process is, in whose group it is born. Its runner tells when records of which moment have
-left; what has come is counted once it was read.
+It has whole cores, since nobody can say how its threads share them: as many as the engine would need, rounded up. Its bound
+is in seconds: it works in micro-batches. What it starts is protected as this process is, in whose group it is born. Its
+runner tells when records of which moment have left; what has come is counted once it was read.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Application:
         line = client or Client()
         demand = demand_of(flow, contract, profile)
         estimated = cores(demand, contract.rate_hz, tick_of(contract))
-        #: whole cores, of which it gets as many threads
+        #: whole cores, of which it gets as many threads: by what the steps take on the engine, for want of a trial
         self.cores = max(1, math.ceil(estimated))
         asked = Reservation("", contract, demand, estimated, None, float(self.cores), "", "", lanes=0)
         self.admitted = granted_or_refused(line, flow, asked, best_effort=best_effort)

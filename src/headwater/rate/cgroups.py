@@ -12,7 +12,8 @@ import os
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+
+from headwater.cores import mounts, own_group
 
 _PREFIX = "headwater."
 _REST = "rest"  #: the group of what was in a group of version 2 before it had others
@@ -92,9 +93,9 @@ def find(proc: Path = Path("/proc")) -> Groups | None:
 
 def allow_real_time(cores: float, proc: Path = Path("/proc")) -> None:
     """Give this process's group of version 1 a share of real time, without which none of it may run so; raises OSError."""
-    for mount in _mounts(proc, "cgroup"):
+    for mount in mounts(proc, "cgroup"):
         if "cpu" in mount.options:
-            group = mount.point / _own(proc, 1)
+            group = mount.point / own_group(proc, 1)
             period_us = int((group / "cpu.rt_period_us").read_text())
             (group / "cpu.rt_runtime_us").write_text(str(round(cores * period_us)))
 
@@ -102,55 +103,27 @@ def allow_real_time(cores: float, proc: Path = Path("/proc")) -> None:
 def sessions_count(proc: Path = Path("/proc")) -> bool:
     """Say whether the scheduler heeds sessions here: it groups by them only what is in no other group of the processor."""
     with suppress(OSError):
-        for mount in _mounts(proc, "cgroup"):
+        for mount in mounts(proc, "cgroup"):
             if "cpu" in mount.options:
-                return mount.is_whole and not _own(proc, 1)
-        for mount in _mounts(proc, "cgroup2"):
-            own = mount.point / _own(proc, 2)
+                return mount.is_whole and not own_group(proc, 1)
+        for mount in mounts(proc, "cgroup2"):
+            own = mount.point / own_group(proc, 2)
             return not any((each / "cpu.weight").exists() for each in (own, *own.parents))
     return True
 
 
-class _Mount(NamedTuple):
-    """A file system of groups."""
-
-    point: Path
-    options: list[str]
-    is_whole: bool  #: whether it shows all groups of the machine, not only those of a container
-
-
-def _mounts(proc: Path, kind: str) -> list[_Mount]:
-    """Return the file systems of a kind."""
-    found = []
-    for line in (proc / "self" / "mountinfo").read_text().splitlines():
-        before, _, after = line.partition(" - ")
-        if after.split()[0] == kind:
-            root, point = before.split()[3:5]
-            found.append(_Mount(Path(point), after.split()[2].split(","), root == "/"))
-    return found
-
-
-def _own(proc: Path, version: int) -> str:
-    """Return the group that this process is in."""
-    for line in (proc / "self" / "cgroup").read_text().splitlines():
-        _, controllers, path = line.split(":", 2)
-        if (version == 2 and not controllers) or (version == 1 and "cpu" in controllers.split(",")):
-            return path.lstrip("/")
-    return ""
-
-
 def _version_1(proc: Path) -> Groups | None:
-    for mount in _mounts(proc, "cgroup"):
+    for mount in mounts(proc, "cgroup"):
         if "cpu" in mount.options:
-            own = mount.point / _own(proc, 1)
+            own = mount.point / own_group(proc, 1)
             found = (Groups(each, 1, not mount.is_whole or each != mount.point) for each in (mount.point, own))
             return next((groups for groups in found if _usable(groups)), None)
     return None
 
 
 def _version_2(proc: Path) -> Groups | None:
-    for mount in _mounts(proc, "cgroup2"):
-        for place in (mount.point, mount.point / _own(proc, 2)):
+    for mount in mounts(proc, "cgroup2"):
+        for place in (mount.point, mount.point / own_group(proc, 2)):
             groups = Groups(place, 2, (place / "cgroup.type").exists())  # which the root of the machine has not
             if _hands_down(groups) and _usable(groups):
                 return groups

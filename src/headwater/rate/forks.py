@@ -18,7 +18,7 @@ import headwater
 from headwater.errors import RateError
 from headwater.processes import ending
 from headwater.rate import process
-from headwater.rate.born import Kept, Order
+from headwater.rate.fork_context import KeptBy, Order
 from headwater.rate.home import LOG, own_folder
 from headwater.rate.resident import started
 
@@ -102,7 +102,7 @@ class ForkedProcess:
 def forked(
     program: str,
     arguments: Sequence[str],
-    kept: Kept,
+    kept: KeptBy,
     home: Path | None = None,
     fds: tuple[int, int, int] = (0, 1, 2),
     environment: Mapping[str, str] | None = None,

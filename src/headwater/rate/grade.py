@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from headwater.cores import usable_cores
 from headwater.rate import cgroups
 from headwater.rate.cgroups import Groups
 from headwater.rate.ledger import Reservation
@@ -32,6 +34,11 @@ class Grade:
     how: str
     better: str = ""  #: the one thing that would give a better grade
     groups: Groups | None = None
+
+    @property
+    def cores(self) -> float:
+        """Cores that lanes may use together: where groups are made, what the bounds there leave."""
+        return usable_cores(None if self.groups is None else self.groups.base)
 
     def protect(self, lane: Reservation) -> None:
         """Give a lane what it has reserved, by the means of this grade."""
@@ -100,9 +107,30 @@ def share(cores: float, processes: int = 1) -> float:
     return processes * min(1.0, cores / (processes + running))
 
 
-def run_idle() -> None:
-    """Let this process have only what nobody else wants: work that was promised nothing, beside work that was."""
-    os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+def run_idle(pids: Iterable[int], *, idle: bool = True) -> bool:
+    """Let processes have only what nobody else wants, as work that was promised nothing beside work that was; or no longer.
+
+    Say whether all that was to be changed could be: back from idle only some may go (root, or who may set `nice` so low).
+    """
+    was, wanted = (os.SCHED_OTHER, os.SCHED_IDLE) if idle else (os.SCHED_IDLE, os.SCHED_OTHER)
+    could = True
+    for pid in pids:
+        for thread in _threads(pid):
+            try:
+                if os.sched_getscheduler(thread) == was:
+                    os.sched_setscheduler(thread, wanted, os.sched_param(0))
+            except ProcessLookupError:
+                continue
+            except PermissionError:
+                could = False
+    return could
+
+
+def _threads(pid: int) -> list[int]:
+    """Return the threads of a process; none where it is gone."""
+    with suppress(OSError):
+        return [int(each.name) for each in Path(f"/proc/{pid}/task").iterdir()]
+    return []
 
 
 def run_in_real_time(cores: float) -> None:

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from types import FrameType
 
-from headwater.rate.born import Kept
+from headwater.rate.fork_context import KeptBy
 from headwater.rate.forks import ForkedProcess, forked
 from headwater.restarts import WITHIN_S, Restarts
 
@@ -42,7 +42,7 @@ def keep(program: str, arguments: Sequence[str]) -> int:
 
     with _handled(pass_on):
         while True:
-            lane = forked(program, arguments, Kept(os.getpid(), restarts.count))
+            lane = forked(program, arguments, KeptBy(os.getpid(), restarts.count))
             ended = lane.wait()
             if ended.by_itself and ended.status is not None:
                 return ended.status

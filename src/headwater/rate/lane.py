@@ -27,7 +27,7 @@ from headwater.flow.endpoints import Reader, Source, tells_time
 from headwater.flow.flow import Flow
 from headwater.metrics import Report
 from headwater.operators.counters import Latencies
-from headwater.rate import born
+from headwater.rate import fork_context
 from headwater.rate.client import Client
 from headwater.rate.estimate import tick_of
 from headwater.rate.gate import Gate
@@ -120,7 +120,7 @@ class PromisedLanes(LanesRun):
             raise
 
     def _starts_again(self) -> bool:
-        kept = born.kept is not None and bool(born.kept.pid) and not self._guard.is_trial
+        kept = fork_context.kept is not None and bool(fork_context.kept.pid) and not self._guard.is_trial
         return bool(self._lost) and kept
 
     def _extra(self) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
@@ -62,7 +61,9 @@ class Refusal:
     wanted: float
     left: float
     holders: tuple[tuple[str, float], ...] = ()
-    why: str = "machine"  #: "machine", "lane" where it is more than its lanes may have, "unprotected", "closed"
+    #: "machine", "lane" where it is more than its lanes may have, "unprotected", "closed", "unwritten"
+    why: str = "machine"
+    said: str = ""  #: by the system, of a ledger that cannot be written
 
     def __str__(self) -> str:
         held = ", ".join(f"{flow} {cores:.2f}" for flow, cores in self.holders) or "nobody"
@@ -75,6 +76,8 @@ class Refusal:
             )
         if self.why == "closed":
             return CLOSED
+        if self.why == "unwritten":
+            return f"the ledger of this machine cannot be written: {self.said}"
         return f"it wants {self.wanted:.2f} cores, and {self.left:.2f} are left; held by {held}"
 
 
@@ -86,8 +89,8 @@ def _lanes(cores: float) -> str:
 class Ledger:
     """Grants cores while there are any, and never more."""
 
-    def __init__(self, cores: float | None = None, held: Iterable[Reservation] = ()) -> None:
-        self.cores = float(len(os.sched_getaffinity(0))) if cores is None else cores
+    def __init__(self, cores: float, held: Iterable[Reservation] = ()) -> None:
+        self.cores = cores
         self.held = {each.id: each for each in held}
 
     @property

@@ -91,6 +91,7 @@ class Refused(msgspec.Struct, tag="refused"):
     left: float
     holders: list[tuple[str, float]]
     why: str
+    said: str = ""  #: by the system, where that is why
 
 
 class Noted(msgspec.Struct, tag="noted"):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from headwater.flow.contract import Contract
 from headwater.flow.profile import Demand
-from headwater.rate import born
+from headwater.rate import fork_context
 from headwater.rate.messages import Ask, Findings, Tell
 
 
@@ -29,5 +29,5 @@ class Reservation:
     def ask(self, flow: str, *, best_effort: bool) -> Ask:
         """Return the words by which to ask for the same once more."""
         found = Findings(self.demand, self.estimated, self.measured)
-        keeper = 0 if born.kept is None else born.kept.pid
+        keeper = 0 if fork_context.kept is None else fork_context.kept.pid
         return Ask(flow, self.contract, self.cores, best_effort, self.lanes, keeper, found)

@@ -11,7 +11,7 @@ from headwater.flow.contract import Contract
 from headwater.flow.flow import Flow
 from headwater.flow.profile import Profile
 from headwater.rate.admission import admit, resumed
-from headwater.rate.ahead import Ahead
+from headwater.rate.advance_reservation import AdvanceReservation
 from headwater.rate.client import Client
 from headwater.rate.grade import run_as_usual, run_in_real_time
 from headwater.rate.lane import PromisedLanes, PromisedRun, begin
@@ -29,7 +29,7 @@ def start(
     realtime: bool = False,
     trial_s: float = TRIAL_S,
     client: Client | None = None,
-    ahead: Ahead | None = None,
+    ahead: AdvanceReservation | None = None,
     dead: str | Path | None = None,
     **options: Any,
 ) -> PromisedRun | PromisedLanes:

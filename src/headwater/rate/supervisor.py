@@ -28,7 +28,7 @@ import msgspec
 
 from headwater.errors import RateError
 from headwater.rate import process
-from headwater.rate.alone import alone
+from headwater.rate.exclusive import exclusive
 from headwater.rate.grade import Grade, Name, grade_here, share
 from headwater.rate.home import BOOK, LOCK, SOCKET, folder
 from headwater.rate.ledger import Keeper, Ledger, Refusal, Reservation
@@ -76,7 +76,8 @@ class Supervisor:
         self._gid = None if group is None else gid_of(group)
         place = str(home.resolve()).encode()
         self._sign = hashlib.sha256(place).hexdigest()[:6]  #: tells our groups from other folders'
-        self.ledger = Ledger(cores, self._read())
+        self.ledger = Ledger(grade.cores if cores is None else cores, self._read())
+        self._unwritten = False  #: whether the book is of before a change
         self.told: dict[str, Tell] = {}
         self._told_s: dict[str, float] = {}  #: when that was
         self._released: set[str] = set()  #: whose groups may still be there: until its last thread is gone, one is busy
@@ -123,6 +124,8 @@ class Supervisor:
 
     def look(self) -> None:
         """Free what is held for processes that are gone, and that nobody starts again."""
+        if self._unwritten:
+            self._write_or_later()
         for gone in self.ledger.sweep(lives):
             self._free(gone.id)
         if self._released:
@@ -160,6 +163,12 @@ class Supervisor:
         if refused is not None:
             return _refused(refused)
         self.ledger.ask(lane)
+        try:
+            self._write()
+        except OSError as error:  # such as a full disk: who takes our place would not know of it
+            self.ledger.free(name)
+            log.warning("the ledger cannot be written, and nothing is promised: %s", error)
+            return _refused(Refusal(said.cores, self.ledger.left, why="unwritten", said=str(error)))
         return self._protected(lane, self.grade.protect, best_effort=said.best_effort)
 
     def _settled(self, said: Settle) -> Reply:
@@ -200,9 +209,9 @@ class Supervisor:
                 self._free(lane.id)
                 fair = min(share(self.ledger.cores, lane.processes), lane.cores)
                 return _refused(Refusal(lane.cores, fair, why="unprotected"))
-            self._write()
+            self._write_or_later()
             return self._unprotected(lane, f"nothing protects it: {error}")
-        self._write()
+        self._write_or_later()
         if self.grade.name == "shared":
             return self._unprotected(lane, self.grade.how)
         return Granted(lane.id, lane.cores, self.grade.name, self.grade.how)
@@ -230,7 +239,7 @@ class Supervisor:
         self.told.pop(name, None)
         self._told_s.pop(name, None)
         self._released.add(name)  # at the next look: the kernel takes its time, for which whoever ends need not wait
-        self._write()
+        self._write_or_later()
 
     # -- the book -------------------------------------------------------------------------------------------------------
 
@@ -239,6 +248,17 @@ class Supervisor:
         beside.touch(mode=0o600)
         beside.write_bytes(msgspec.json.encode(list(self.ledger.held.values())))
         beside.replace(self.home / BOOK)
+
+    def _write_or_later(self) -> None:
+        """Write the book, or at one of the next looks: one of before has only what is held still, or for who is gone."""
+        try:
+            self._write()
+        except OSError as error:
+            if not self._unwritten:
+                log.warning("the ledger cannot be written, which is tried again: %s", error)
+            self._unwritten = True
+        else:
+            self._unwritten = False
 
     def _read(self) -> list[Reservation]:
         try:
@@ -275,7 +295,7 @@ def _keeper(said: Ask, uid: int) -> Keeper | None:
 
 
 def _refused(refusal: Refusal) -> Refused:
-    return Refused(refusal.wanted, refusal.left, list(refusal.holders), refusal.why)
+    return Refused(refusal.wanted, refusal.left, list(refusal.holders), refusal.why, refusal.said)
 
 
 async def serve(
@@ -292,7 +312,7 @@ async def serve(
     If it is open everybody may look, and a group's members may ask for promises too.
     """
     home.mkdir(mode=0o755 if is_open else 0o700, parents=True, exist_ok=True)
-    with alone(home / LOCK, f"a supervisor runs already in {home}"):
+    with exclusive(home / LOCK, f"a supervisor runs already in {home}"):
         supervisor = Supervisor(home, grade or grade_here(), cores, group)
         (home / SOCKET).unlink(missing_ok=True)
         stopping = asyncio.Event()

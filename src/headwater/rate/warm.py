@@ -27,9 +27,9 @@ import numpy as np
 from headwater.data.jit.usage import load_recent
 from headwater.engine.after_fork import let_go_of_signals
 from headwater.errors import RateError
-from headwater.rate import born
-from headwater.rate.alone import alone
-from headwater.rate.born import FDS, Order
+from headwater.rate import fork_context
+from headwater.rate.exclusive import exclusive
+from headwater.rate.fork_context import FDS, Order
 
 IDLE_S = 60.0
 """After so many seconds without a lane a warm parent goes home."""
@@ -45,7 +45,7 @@ _NEEDED = (
     "headwater.engine.dead",
     "headwater.engine.lanes.checkpoint",
     "headwater.io",
-    "headwater.io.moved",
+    "headwater.io.move_marker",
     "headwater.rate.starting",
     "rich.console",
     "rich.live",
@@ -59,7 +59,7 @@ def main() -> None:
     at = Path(sys.argv[1])
     os.chdir("/")  # lest whoever started it cannot remove the folder that it was in
     try:
-        with alone(at.with_suffix(".lock"), f"a warm parent serves {at} already"):
+        with exclusive(at.with_suffix(".lock"), f"a warm parent serves {at} already"):
             _load()
             order = _Parent(at).serve()
     except RateError:
@@ -74,7 +74,7 @@ def main() -> None:
             status = over.code if isinstance(over.code, int) else int(over.code is not None)
             raise
         finally:
-            born.last_word(status)
+            fork_context.last_word(status)
 
 
 def _load() -> None:
@@ -207,7 +207,7 @@ def _become(order: Order, fds: list[int]) -> None:
             resource.setrlimit(getattr(resource, name), limits)
     random.seed()
     np.random.seed()
-    born.become(order.kept, *fds[3:])
+    fork_context.become(order.kept, *fds[3:])
 
 
 if __name__ == "__main__":

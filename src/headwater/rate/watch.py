@@ -13,7 +13,7 @@ from headwater.clock import now_ns
 from headwater.errors import RateError
 from headwater.flow.flow import Flow
 from headwater.metrics import Report, Sample
-from headwater.rate import born, process
+from headwater.rate import fork_context, process
 from headwater.rate.bucket import Bucket
 from headwater.rate.client import Client
 from headwater.rate.estimate import backlog, tick_of
@@ -172,7 +172,7 @@ class Watch:
             "causes": dict(verdict.causes),
             "broken": [asdict(window) for window in verdict.broken],
             "above": self.bucket.exceeded,
-            "restarts": 0 if born.kept is None else born.kept.deaths,
+            "restarts": 0 if fork_context.kept is None else fork_context.kept.deaths,
         }
 
 

@@ -129,8 +129,16 @@ class Lane:
         self._asked = False  #: by the server, to stop
         self._signalled = False
 
-    def live(self, make: Callable[[Assignment], Flow], begin: Callable[[Assignment, Flow], Any]) -> int:
-        """Run the flow that is made, and then begun, until its end, and return the exit code of the process."""
+    def live(
+        self,
+        make: Callable[[Assignment], Flow],
+        begin: Callable[[Assignment, Flow], Any],
+        look: Callable[[], None] = lambda: None,
+    ) -> int:
+        """Run the flow that is made, and then begun, until its end, and return the exit code of the process.
+
+        `look` is called again and again meanwhile.
+        """
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C is for the server, which decides
         signal.signal(signal.SIGTERM, lambda signum, frame: self._stop_by_signal())
         obeys = threading.Thread(target=self._obey, name="obey", daemon=True)
@@ -150,7 +158,7 @@ class Lane:
             self._line.say(Running(raw(graph_of(flow))))
             if self._asked or self._signalled:
                 self._run.stop()
-            report = self._followed()
+            report = self._followed(look)
         except HeadwaterError as error:
             return self._failed(error)
         told_to = self._asked or self._signalled
@@ -187,10 +195,11 @@ class Lane:
                     until_s += ABORT_S
             time.sleep(_LOOK_S)
 
-    def _followed(self) -> Any:
+    def _followed(self, look: Callable[[], None]) -> Any:
         followed = RunFollower(self._run)
         while (report := self._run.wait(SAMPLE_S)) is None:
             self._line.say(Measured(raw(followed.document(self._run.sample()))))
+            look()
         self._line.say(Measured(raw(followed.document(report.last))))
         return report
 

@@ -18,10 +18,10 @@ that are no streams. `backfilling` runs a flow over tables before it streams, an
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from headwater.flow.flow import Flow
+from headwater.lazy import lazy_names
 from headwater.metrics import Report
 from headwater.spark.options import SparkOptions
 
@@ -89,11 +89,4 @@ def backfill(
     return report
 
 
-def __getattr__(name: str) -> Any:
-    if name in _LAZY:
-        return getattr(import_module(f"headwater.spark.{_LAZY[name]}"), name)
-    raise AttributeError(f"module 'headwater.spark' has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *_LAZY})
+__getattr__, __dir__ = lazy_names(__name__, _LAZY)

@@ -37,6 +37,11 @@ def make_at_exit(archive: Archive) -> None:
         atexit.register(_start_making, archive)
 
 
+def leave_unmade() -> None:
+    """Have nothing made after this process, which only looks: whoever started it may not know what is at work then."""
+    atexit.unregister(_start_making)
+
+
 def _start_making(archive: Archive) -> None:
     """Start the process that makes an archive: it has nothing of ours open, and no terminal."""
     if not archive.is_due():

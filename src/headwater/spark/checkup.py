@@ -78,11 +78,13 @@ def _tried(started: float) -> Checkup:
     from headwater import spark
     from headwater.flow import Flow, col
     from headwater.io import Items
+    from headwater.spark.archiving import leave_unmade
     from headwater.spark.forkserver import python_processes
     from headwater.spark.gateway import java_pid
     from headwater.spark.session import session
 
     running = session()
+    leave_unmade()
     session_s = time.time() - started
     out = _First()
     flow = Flow("checkup")

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 STATE = "token binary, state binary"
 _LARGE = 32 * 2**20  #: bytes of what only passes by that are kept until more is handed on
 
-#: Operators that keep no state, by flow and stage: building them again for each part of a source would take time.
+#: Operators that keep no state, by flow and stage: building them again for each part of a source, or each time that Spark
+#: has another worker take a bucket, would take time.
 _idle: dict[tuple[str, int], dict[str, Operator]] = {}
 #: Stages as the last micro-batch left them in this worker, by flow and bucket, each with the token of its state.
 _live: dict[tuple[str, int], tuple[bytes, Executor]] = {}
@@ -60,9 +61,7 @@ class SourceStage:
         _used(self.sent_layout.file)
         layout = self.sent_layout.layout()
         stage = layout.stages[self.stage]
-        idle = _idle.setdefault((self.sent_layout.file, self.stage), {})
-        executor = Executor(layout, stage, operators=idle)
-        idle |= {name: made for name, made in executor.operators.items() if layout.partitionings[name].role != "time"}
+        executor = _built(self.sent_layout, stage)
         yield from executor.read(number, put_out, split)
         yield -1, COUNTS, number, executor.counts()
 
@@ -81,38 +80,45 @@ def with_level(rows: DataFrame, sent_layout: SentLayout, layout: Layout, level: 
 
 def _on_bucket(sent_layout: SentLayout, level: int) -> Callable[..., Iterator[pd.DataFrame]]:
     def run(key: tuple[int], frames: Iterator[pd.DataFrame], state: Any) -> Iterator[pd.DataFrame]:
-        bucket = int(key[0])
-        _used(sent_layout.file)
-        layout = sent_layout.layout()
-        stage = layout.stage_of_bucket(bucket)
-        if stage is None or stage.level != level:  # on the way to a later level
-            for frame in frames:
-                yield frame.assign(bucket=frame["bucket"] + 1)
-            return
-        came = (row for frame in frames for row in zip(frame["target"], frame["seq"], frame["frame"], strict=True))
-        made: list[Row] = []
-        given: list[tuple[int, bytes]] = []
-        size = 0
-        for target, seq, data in came:
-            if 0 <= target < FIRST_SINK:
-                given.append((target, data))
-                continue
-            made.append((-1 - target % 2, target, seq, data))
-            size += len(data)
-            if size > _LARGE:
-                yield _frame(made)
-                made, size = [], 0
-        if given:
-            executor = _executor(sent_layout, bucket, state)
-            made += executor.take(given)
-            token = layout.fingerprint + secrets.token_bytes(8)
-            state.update((token, executor.save()))
-            made.append((-1, COUNTS, 0, executor.counts()))
-            _live[sent_layout.file, bucket] = token, executor
-        if made:
-            yield _frame(made)
+        # Spark sends a function that stands in another with a copy of the globals that it names: it must not name `_live`
+        return run_bucket(sent_layout, level, int(key[0]), frames, state)
 
     return run
+
+
+def run_bucket(
+    sent_layout: SentLayout, level: int, bucket: int, frames: Iterator[pd.DataFrame], state: Any
+) -> Iterator[pd.DataFrame]:
+    """Run a bucket's stage on what a micro-batch has for it, and update its state."""
+    _used(sent_layout.file)
+    layout = sent_layout.layout()
+    stage = layout.stage_of_bucket(bucket)
+    if stage is None or stage.level != level:  # on the way to a later level
+        for frame in frames:
+            yield frame.assign(bucket=frame["bucket"] + 1)
+        return
+    came = (row for frame in frames for row in zip(frame["target"], frame["seq"], frame["frame"], strict=True))
+    made: list[Row] = []
+    given: list[tuple[int, bytes]] = []
+    size = 0
+    for target, seq, data in came:
+        if 0 <= target < FIRST_SINK:
+            given.append((target, data))
+            continue
+        made.append((-1 - target % 2, target, seq, data))
+        size += len(data)
+        if size > _LARGE:
+            yield _frame(made)
+            made, size = [], 0
+    if given:
+        executor = _executor(sent_layout, bucket, state)
+        made += executor.take(given)
+        token = layout.fingerprint + secrets.token_bytes(8)
+        state.update((token, executor.save()))
+        made.append((-1, COUNTS, 0, executor.counts()))
+        _live[sent_layout.file, bucket] = token, executor
+    if made:
+        yield _frame(made)
 
 
 def _executor(sent_layout: SentLayout, bucket: int, state: Any) -> Executor:
@@ -124,12 +130,25 @@ def _executor(sent_layout: SentLayout, bucket: int, state: Any) -> Executor:
     layout = sent_layout.layout()
     stage = layout.stage_of_bucket(bucket)
     assert stage is not None
-    executor = Executor(layout, stage, bucket)
+    executor = _built(sent_layout, stage, bucket)
     if saved:
         _check_mark(layout, bytes(token))
         executor.load(bytes(saved))
     elif layout.seeds:
         executor.load(seed_of(Path(layout.seeds), bucket))
+    return executor
+
+
+def _built(sent_layout: SentLayout, stage: Stage, bucket: int | None = None) -> Executor:
+    """Build a stage anew, but for operators that keep no state: one may take long to build, as it may read a table."""
+    layout = sent_layout.layout()
+    idle = _idle.setdefault((sent_layout.file, stage.number), {})
+    executor = Executor(layout, stage, bucket, idle)
+    # where a source is read, nothing is ever restored: there, one that could learn has nothing to learn from either
+    kept = ("free", "copied") if bucket is None else ("free",)
+    for name, made in executor.operators.items():
+        if layout.partitionings[name].role in kept and (bucket is None or not made.saves):
+            idle[name] = made
     return executor
 
 

@@ -20,7 +20,7 @@ from headwater.errors import RunError
 from headwater.io.files import sync
 from headwater.io.lock import FILE as LOCK
 from headwater.io.lock import Lock
-from headwater.io.moved import refuse_moved
+from headwater.io.move_marker import refuse_moved
 from headwater.io.urls import path_in
 from headwater.spark.storage import Storage
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Any
 
+from headwater.cores import whole_cores
 from headwater.errors import RunError
 from headwater.spark import daemon, forkserver, java, niofs
 from headwater.spark.archive import Archive, archive_of
@@ -132,7 +133,7 @@ def cores_of(master: str) -> int:
     if master == "local":
         return 1
     said = re.fullmatch(r"local\[(\d+)(?:,\s*\d+)?\]", master)
-    return int(said[1]) if said else len(os.sched_getaffinity(0))
+    return int(said[1]) if said else whole_cores()
 
 
 def _streaming() -> dict[str, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, Protocol
 from urllib.parse import quote
 
 from nicegui import ui
@@ -135,12 +135,34 @@ class Frame:
         return found
 
 
+class Page(Protocol):
+    """What one viewer sees in a frame."""
+
+    async def refresh(self) -> None:
+        """Show how things are now."""
+
+
+def add_page(api: Api, path: str, every_s: float, page: Callable[[Frame], Page]) -> None:
+    """Register a page that shows every so often how things are: of one flow, or of them all."""
+
+    @ui.page(f"/{path}/{{flow}}" if path in OF_FLOWS else f"/{path}")
+    async def show(request: Request) -> None:
+        frame = Frame(api, request, path, request.path_params.get("flow", ""))
+        await frame.every(every_s, page(frame).refresh)
+
+
 def title(text: str) -> Any:
     """Write a heading."""
     heading = ui.element("h2").classes("hw-title")
     with heading:
         ui.label(text)
     return heading
+
+
+def title_with_figure(text: str, figure: str) -> Any:
+    """Write a heading, and return the place behind it for a figure that changes."""
+    title(text)
+    return ui.label().classes("hw-pill").props(f"data-figure={figure}")
 
 
 def empty(head: str, teaches: str, command: str = "") -> None:

@@ -114,6 +114,9 @@ def _hoped(decision: Mapping[str, Any]) -> str:
     for name, (was, should) in decision["expects"].items():
         then = f", came {_figure(came[name])}" if name in came else ""
         told.append(f"{name} {_figure(was)} → {_figure(should)}{then}")
+    for name, (was, now) in decision.get("measured", {}).items():
+        if now is not None:
+            told.append(f"{name} measured {'unknown' if was is None else _figure(was)} → {_figure(now)}")
     return "; ".join(told)
 
 

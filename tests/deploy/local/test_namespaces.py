@@ -11,7 +11,7 @@ import time
 import pytest
 
 from headwater.deploy.local.carrier import Carrier, address_of
-from headwater.deploy.local.ground import Ground
+from headwater.deploy.local.emulation import Emulation
 from headwater.deploy.local.namespace import Namespace
 from headwater.deploy.local.quota import Quotas
 from headwater.deploy.local.relay import Relay
@@ -231,20 +231,20 @@ def test_where_namespaces_cannot_be_made_sites_share_the_network_of_this_machine
     def refuse(address, mtu):
         raise PermissionError(1, "Operation not permitted")
 
-    monkeypatch.setattr("headwater.deploy.local.ground.Namespace", refuse)
-    ground = Ground(net_from_table(NET, "two"), ["barn", "cloud"], [("192.0.2.1", 8471)])
+    monkeypatch.setattr("headwater.deploy.local.emulation.Namespace", refuse)
+    emulation = Emulation(net_from_table(NET, "two"), ["barn", "cloud"], [("192.0.2.1", 8471)])
     try:
-        assert ground.address("barn") == "127.0.0.1"
-        assert ground.way_to(("192.0.2.1", 8471)) == ("192.0.2.1", 8471)
-        assert "as root" in ground.why_uncut()
-        assert ground.told == [
+        assert emulation.address("barn") == "127.0.0.1"
+        assert emulation.way_to(("192.0.2.1", 8471)) == ("192.0.2.1", 8471)
+        assert "as root" in emulation.why_uncut()
+        assert emulation.told == [
             "links are as fast as this machine: it does not allow network namespaces (Operation not permitted)"
         ]
-        process = ground.start("barn", [sys.executable, "-c", "pass"])
+        process = emulation.start("barn", [sys.executable, "-c", "pass"])
         assert process.wait(PATIENCE_S) == 0
         process.stdin.close()
     finally:
-        ground.close()
+        emulation.close()
 
 
 def groups():
@@ -260,19 +260,19 @@ def made_by(found, pid):
 
 def test_a_site_takes_no_more_than_its_share_of_cores_and_its_group_goes_with_it():
     found = groups()
-    ground = Ground(net_from_table(NET, "two"), ["barn", "cloud"], [], namespaces=False, core_ips=2e9)
-    process = ground.start("barn", [sys.executable, "-c", "input()"])
+    emulation = Emulation(net_from_table(NET, "two"), ["barn", "cloud"], [], namespaces=False, core_ips=2e9)
+    process = emulation.start("barn", [sys.executable, "-c", "input()"])
     try:
         (group,) = made_by(found, os.getpid())
         assert (group / "cgroup.procs").read_text().split() == [str(process.pid)]
         bound = "cpu.cfs_quota_us" if found.version == 1 else "cpu.max"
         assert (group / bound).read_text().split()[0] == "5000"  # half of each period
-        assert ground.told == ["cores that sites may take: 'barn' 0.5, 'cloud' 0.5; all others have this machine's "
+        assert emulation.told == ["cores that sites may take: 'barn' 0.5, 'cloud' 0.5; all others have this machine's "
                                f"{len(os.sched_getaffinity(0))}"]  # fmt: skip
     finally:
         process.stdin.close()
         process.wait(PATIENCE_S)
-        ground.close()
+        emulation.close()
     assert made_by(found, os.getpid()) == []
 
 

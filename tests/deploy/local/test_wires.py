@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from headwater import net as nets
-from headwater.deploy.local.ground import cores_of
+from headwater.deploy.local.emulation import cores_of
 from headwater.deploy.local.wires import Wires
 
 PLANT = nets.read(Path(__file__).parents[3] / "examples" / "plant" / "plant.toml")

@@ -29,10 +29,10 @@ def summed(total, record):
     return total, {"k": record["k"], "total": total}
 
 
-def sums(source, sink, parallel=1):
+def sums(source, sink, parallel=1, reads="read", total=int):
     flow = Flow("sums")
-    keyed = flow.read("read", source).key_by("k")
-    keyed.process("sum", summed, out={"k": str, "total": int}, parallel=parallel).write("write", sink)
+    keyed = flow.read(reads, source).key_by("k")
+    keyed.process("sum", summed, out={"k": str, "total": total}, parallel=parallel).write("write", sink)
     return flow
 
 
@@ -180,9 +180,7 @@ def test_a_step_that_is_gone_is_named_unless_that_is_allowed(stopped):
 
 def test_a_step_with_other_columns_is_refused(stopped):
     source, out, checkpoint = stopped
-    flow = Flow("sums")
-    keyed = flow.read("read", io.JsonLines(source, FIELDS)).key_by("k")
-    keyed.process("sum", summed, out={"k": str, "total": float}).write("write", io.JsonLines(out))
+    flow = sums(io.JsonLines(source, FIELDS), io.JsonLines(out), total=float)
     with pytest.raises(RunError, match=r"'sum' gave \(k: text, total: int\) then, and gives \(k: text, total: float\)"):
         engine.run(flow, checkpoint=checkpoint)
 
@@ -479,9 +477,7 @@ def test_lines_that_are_no_records_are_dead_letters_once(tmp_path):
 
 def test_a_source_under_another_name_is_refused_rather_than_read_again_into_the_old_state(stopped):
     source, out, checkpoint = stopped
-    flow = Flow("sums")
-    keyed = flow.read("renamed", io.JsonLines(source, FIELDS)).key_by("k")
-    keyed.process("sum", summed, out={"k": str, "total": int}).write("write", io.JsonLines(out))
+    flow = sums(io.JsonLines(source, FIELDS), io.JsonLines(out), reads="renamed")
     with pytest.raises(RunError, match=r"source 'renamed' was called 'read' then"):
         engine.run(flow, checkpoint=checkpoint)
 

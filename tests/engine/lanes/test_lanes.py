@@ -349,6 +349,32 @@ def test_what_sinks_tell_of_their_records_is_in_the_report():
     assert engine.run(flow, lanes=2).extra["sinks"] == {"w": {"taken": 3000}}
 
 
+@pytest.mark.parametrize("options", [{"lanes": 2}, {"workers": 2}], ids=str)
+def test_what_the_writers_of_one_sink_tell_is_added_up(options):
+    class Tells(io.Discard):
+        apart = True
+
+        def open(self, schema):
+            return Counts()
+
+    class Counts:
+        def __init__(self):
+            self.taken = 0
+
+        def write(self, batch):
+            self.taken += len(batch)
+
+        def close(self):
+            pass
+
+        def account(self):
+            return {"taken": self.taken, "writers": {"open": 1}}
+
+    flow = Flow("accounts")
+    flow.read("r", readings()).key_by("key").process("p", numbered).write("w", Tells(), parallel=2)
+    assert engine.run(flow, **options).extra["sinks"] == {"w": {"taken": 3000, "writers": {"open": 2}}}
+
+
 def test_a_sink_that_every_lane_has_also_takes_what_is_made_in_one(tmp_path):
     class Passes(Operator):
         stateless = False

@@ -265,6 +265,15 @@ def test_records_that_cannot_be_stored_are_dead_letters_and_those_the_sink_refus
     assert "refuses 1 records" in caplog.text
 
 
+def forwarded_to(uplink, folder):
+    """Have two records forwarded; return the writer behind them."""
+    writer = io.forward(uplink, folder).open(SCHEMA)
+    writer.write(numbers(1, 2))
+    wait_until(lambda: uplink.arrived == [1, 2])
+    writer.close()
+    return writer
+
+
 def test_a_sink_that_raises_what_no_sink_should_is_tried_again(tmp_path, caplog):
     class Odd(Uplink):
         def write(self, batch):
@@ -272,11 +281,7 @@ def test_a_sink_that_raises_what_no_sink_should_is_tried_again(tmp_path, caplog)
                 raise ZeroDivisionError("odd")
             super().write(batch)
 
-    uplink = Odd()
-    writer = io.forward(uplink, tmp_path).open(SCHEMA)
-    writer.write(numbers(1, 2))
-    wait_until(lambda: uplink.arrived == [1, 2])
-    writer.close()
+    forwarded_to(Odd(), tmp_path)
     assert "ZeroDivisionError: odd" in caplog.text
 
 
@@ -389,12 +394,7 @@ def test_what_nobody_knows_may_be_the_networks_doing_and_is_tried_for_as_long_as
                 raise ClientError("no route")
             super().write(batch)
 
-    uplink = Foreign()
-    writer = io.forward(uplink, tmp_path).open(SCHEMA)
-    writer.write(numbers(1, 2))
-    wait_until(lambda: uplink.arrived == [1, 2])
-    writer.close()
-    account = writer.account()
+    account = forwarded_to(Foreign(), tmp_path).account()
     assert (account["refused"], account["failed_attempts"], "mistakes" in account) == (0, 11, False)
     assert "records for uplink wait on disk, and are tried again: ClientError: no route" in caplog.text
 

@@ -1,1 +1,1 @@
-"""Both ends of `bench bridge`: the `records`, who is `receiving` them in a process of its own, the `link` between."""
+"""Both ends of `bench bridge`: the `records`, and who is `receiving` them in a process of its own."""

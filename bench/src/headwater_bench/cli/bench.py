@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
-from headwater.cli.run import JSON
+from headwater.cli.parameters import JSON
 from headwater.cli.screen import err, print_json, progress
 from headwater.cli.writable import check_folder
 from headwater.engine import RUNNERS

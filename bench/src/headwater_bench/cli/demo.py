@@ -11,7 +11,7 @@ import typer
 from rich.live import Live
 from rich.table import Table
 
-from headwater.cli.run import JSON
+from headwater.cli.parameters import JSON
 from headwater.cli.screen import console, err, print_json, steps_table
 from headwater.cli.writable import check_folder
 from headwater.errors import RunError, listed, suggestion

@@ -114,7 +114,6 @@ def run(
         "played": aels_played.summary(rows),
     }
     if output is not None:
-        output.mkdir(parents=True, exist_ok=True)
         write_rows(rows, output / "aels.csv")
         (output / "aels.txt").write_text(table(answer) + "\n")
         aels_played.draw(rows, (*STRATEGIES, "best"), output)

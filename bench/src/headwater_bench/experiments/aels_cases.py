@@ -69,7 +69,6 @@ def run(
         "table_4": [_parameter(name, values[name]) for name in RANGES],
     }
     if output is not None:
-        output.mkdir(parents=True, exist_ok=True)
         write_rows(answer["table_3"], output / "table3.csv")
         write_rows(answer["table_4"], output / "table4.csv")
         (output / "aels-cases.txt").write_text(table(answer) + "\n")

@@ -59,7 +59,6 @@ def run(
             "repeats": times,
         }
     if output is not None:
-        output.mkdir(parents=True, exist_ok=True)
         rates = [{"form": form, "rows_per_s": rate} for form, rate in answer["rates"].items()]
         write_rows(rates, output / "backfill.csv")
     return answer

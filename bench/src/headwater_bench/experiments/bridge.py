@@ -20,9 +20,9 @@ from headwater.clock import now_ns
 from headwater.data.batch import END, Batch
 from headwater.deploy import Identity, Links, Outlet, Room, issue
 from headwater.errors import RunError
-from headwater_bench.bridges.link import Link
 from headwater_bench.bridges.records import BATCH, BRIDGE, RECEIVER, SCHEMA, SENDER, batches
 from headwater_bench.experiments.rows import write_rows
+from headwater_bench.servers.link import Link
 
 _ROOM = 64 * 2**20  #: bytes that wait at the sender, before who makes records waits
 _TICK_S = 0.001
@@ -56,7 +56,6 @@ def run(quick: bool = False, output: Path | None = None) -> dict[str, Any]:
         **{what: sum(each[what] for each in found) for what in ("records", "lost", "twice", "wrong")},
     }
     if output is not None:
-        output.mkdir(parents=True, exist_ok=True)
         write_rows([answer], output / "bridge.csv")
     return answer
 

@@ -256,7 +256,6 @@ def table(answer: dict[str, Any]) -> str:
 
 
 def _write(answer: dict[str, Any], output: Path) -> None:
-    output.mkdir(parents=True, exist_ok=True)
     write_rows([{"query": name, **row} for name, row in answer["queries"].items()], output / "cep.csv")
     (output / "cep.txt").write_text(table(answer) + "\n")
     _draw(answer["queries"], output / "cep.png")

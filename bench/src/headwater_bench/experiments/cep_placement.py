@@ -103,7 +103,6 @@ def run(
         "complexity": cep_complexity.summary(rows),
     }
     if output is not None:
-        output.mkdir(parents=True, exist_ok=True)
         write_rows(rows, output / "cep-placement.csv", without=("ga_counts",))
         (output / "cep-placement.txt").write_text(table(answer) + "\n")
         draw(rows, output)

@@ -8,7 +8,6 @@ rate counts behind the first third, when executors have started and Java has com
 from __future__ import annotations
 
 import json
-import os
 import platform
 import statistics
 import subprocess
@@ -20,6 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from headwater.cores import whole_cores
 from headwater.errors import RunError
 from headwater.flow.ranges import Sizes
 from headwater.io import Csv
@@ -70,11 +70,10 @@ def run(
         "killed_at": change.killed_at,
         "joined_at": change.joined_at,
         "executors": executors,
-        "machine": f"{platform.machine()}, {len(os.sched_getaffinity(0))} cores",
+        "machine": f"{platform.machine()}, {whole_cores()} cores",
         "repeats": times,
     }
     if output is not None:
-        output.mkdir(parents=True, exist_ok=True)
         rows = [{"form": form, "messages_per_s": rate} for form, rate in answer["rates"].items()]
         write_rows(rows, output / "cluster.csv")
     return answer

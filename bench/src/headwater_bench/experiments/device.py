@@ -53,7 +53,6 @@ def run(
         },
     }
     if output is not None:
-        output.mkdir(parents=True, exist_ok=True)
         write_rows([*answer["peak"], *steady], output / "figure2.csv")
         write_rows(
             [{"kind": "latency_s", "value": v} for v in pings]

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -18,6 +17,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
+from headwater.cores import whole_cores
 from headwater_bench.experiments.rows import text_table, write_rows
 from headwater_bench.faults import Trial, ViolationError
 from headwater_bench.faults.protocols import protocol_of, tried
@@ -47,11 +47,10 @@ def run(
     violations: list[dict[str, Any]] = []
     began_s = time.perf_counter()
     pieces = [chosen[at : at + _PIECE] for at in range(0, len(chosen), _PIECE)]
-    for counted, found in _spread(pieces, jobs or len(os.sched_getaffinity(0))):
+    for counted, found in _spread(pieces, jobs or whole_cores()):
         counts += counted
         violations += found
     if output is not None:
-        output.mkdir(parents=True, exist_ok=True)
         write_rows(violations, output / "faults.csv")
     if violations:
         raise AssertionError(f"{len(violations)} of {len(chosen)} seeds: {violations[:5]}; replay one with --seed")

@@ -84,7 +84,6 @@ def run(
         "machine": machine(),
     }
     if output is not None:
-        output.mkdir(parents=True, exist_ok=True)
         write_rows([asdict(look) for look in looks], output / "hours.csv")
     if failed or (grown and wanted_h >= _SETTLED_H):
         raise AssertionError(f"{grown} grew, {failed} checkpoints failed: {answer}")

@@ -66,7 +66,6 @@ def run(
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     if output is not None:
-        output.mkdir(parents=True, exist_ok=True)
         write_rows(rows, output / "kills.csv")
     answer: dict[str, Any] = {
         **_sums(rows),

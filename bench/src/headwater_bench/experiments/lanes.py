@@ -80,7 +80,6 @@ def run(
         answer[name] = {**_answer(mine), "apart": round(apart(name, count // 2, times // 2 or 1), 3)}
     answer |= {"machine": machine(), "load": round(os.getloadavg()[0], 1), "repeats": times}
     if output is not None:
-        output.mkdir(parents=True, exist_ok=True)
         write_rows([asdict(lap) for lap in laps], output / "lanes.csv")
         (output / "lanes.txt").write_text(table(answer) + "\n")
     return answer

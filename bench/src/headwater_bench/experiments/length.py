@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from headwater import engine
+from headwater.cores import whole_cores
 from headwater.data.batch import Batch
 from headwater.errors import RunError, listed, suggestion
 from headwater.flow import Flow, Schema
@@ -54,9 +55,7 @@ def run(
         raise RunError(f"a stream is made at least 10 times as long; got {longer}")
     marks = [mark for name in chosen for mark in _curve(name, _places(longer))]
     answer: dict[str, Any] = {name: _answer([mark for mark in marks if mark.flow == name]) for name in chosen}
-    answer["machine"] = (
-        f"{platform.machine()}, {len(os.sched_getaffinity(0))} cores, Python {platform.python_version()}"
-    )
+    answer["machine"] = f"{platform.machine()}, {whole_cores()} cores, Python {platform.python_version()}"
     if output is not None:
         _write(marks, answer, output)
     return answer

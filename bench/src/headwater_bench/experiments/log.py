@@ -28,7 +28,6 @@ def run(quick: bool = False, output: Path | None = None) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="headwater-log-", dir=Path.cwd()) as folder:
         answer = _measured(Path(folder), count // _BATCH)
     if output is not None:
-        output.mkdir(parents=True, exist_ok=True)
         write_rows([answer], output / "log.csv")
     return answer
 

@@ -113,7 +113,6 @@ def run(
         "spark_gap_ms": {"p50": statistics.median(spark_gaps), "max": spark_gaps[-1]} if spark_gaps else {},
     }
     if output is not None:
-        output.mkdir(parents=True, exist_ok=True)
         write_rows(rows, output / "moves.csv")
     return answer
 

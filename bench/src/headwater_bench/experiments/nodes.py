@@ -82,7 +82,6 @@ def run(quick: bool = False, output: Path | None = None, *, seconds: float | Non
     cases += [_real(lanes, max(1.0, span)) for lanes in range(1, cores() + 1)]
     answer = {**_answer(cases), "machine": machine(), "seconds": span, "paper": PAPER}
     if output is not None:
-        output.mkdir(parents=True, exist_ok=True)
         write_rows([asdict(case) for case in cases], output / "nodes.csv")
         (output / "nodes.txt").write_text(table(answer) + "\n")
         _draw(cases, output / "figure12.png")

@@ -73,7 +73,6 @@ def run(
             place_of.mkdir()
             rows.append({"case": name, **cases[name](place_of)})
     if output is not None:
-        output.mkdir(parents=True, exist_ok=True)
         write_rows(rows, output / "outages.csv")
     answer: dict[str, Any] = {
         **{name: sum(row[name] for row in rows) for name in _FAULTS},

@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from headwater.cores import whole_cores
 from headwater.errors import RunError, listed, suggestion
 from headwater_bench.experiments.peers_equal import differences, read, rows_of
 from headwater_bench.experiments.rows import write_rows
@@ -71,9 +72,7 @@ def run(
             tried = bench.search(name, span, step=1.3 if quick else 1.1, tries=1 if quick else 2)
             cases += tried
             answer[name] = {**_rates(tried), "outputs_equal": equal, "differences": told, "steps": bench.steps(name)}
-    answer["machine"] = (
-        f"{platform.machine()}, {len(os.sched_getaffinity(0))} cores, Python {platform.python_version()}"
-    )
+    answer["machine"] = f"{platform.machine()}, {whole_cores()} cores, Python {platform.python_version()}"
     answer["bound_ms"], answer["seconds"], answer["forms"] = BOUND_MS, span, list(FORMS)
     if output is not None:
         _write(cases, answer, output)
@@ -284,7 +283,6 @@ def table(answer: dict[str, Any]) -> str:
 
 
 def _write(cases: list[dict[str, Any]], answer: dict[str, Any], output: Path) -> None:
-    output.mkdir(parents=True, exist_ok=True)
     write_rows(cases, output / "peers.csv")
     (output / "peers.txt").write_text(table(answer) + "\n")
     from headwater_bench.experiments.plots import figure

@@ -54,7 +54,6 @@ def run(
             }
     answer |= summed(answer) | {"shaped": all(shaped), "every": EVERY, "seconds": lasts_s}
     if output is not None:
-        output.mkdir(parents=True, exist_ok=True)
         rows = [{"path": path, **row} for path, row in answer.items() if isinstance(row, dict)]
         write_rows(rows, output / "promise-vs-run.csv")
         (output / "promise-vs-run.txt").write_text(table(answer) + "\n")

@@ -9,8 +9,9 @@ from typing import Any
 
 
 def write_rows(rows: Sequence[Mapping[str, Any]], path: Path, *, without: Sequence[str] = ()) -> None:
-    """Write cases as CSV; columns are those of any case, in the order in which they first come."""
+    """Write cases as CSV, and make its folder; columns are those of any case, in the order in which they first come."""
     columns = [key for key in dict.fromkeys(key for row in rows for key in row) if key not in without]
+    path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w", newline="") as file:
         writer = csv.DictWriter(file, columns, extrasaction="ignore")
         writer.writeheader()

@@ -9,7 +9,6 @@ start to its end. Steps with state by key are compared with both of Spark's per-
 
 from __future__ import annotations
 
-import os
 import platform
 import statistics
 import tempfile
@@ -17,6 +16,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from headwater.cores import whole_cores
 from headwater.errors import RunError, listed, suggestion
 from headwater.metrics import Report
 from headwater.spark.options import MEANINGS
@@ -95,7 +95,7 @@ def run(
         answer["latency_ms"] = {rate: each["batch"] for rate, each in told.items()}
         answer["latency"] = told
         answer["batch_ms_1k"] = answer["latency_ms"].get("1000")
-    answer["machine"] = f"{platform.machine()}, {len(os.sched_getaffinity(0))} cores, Spark {pyspark.__version__}"
+    answer["machine"] = f"{platform.machine()}, {whole_cores()} cores, Spark {pyspark.__version__}"
     answer["sensors"], answer["repeats"] = sensors, times
     if output is not None:
         _write(answer, output)
@@ -200,7 +200,7 @@ def _ratio(ours: list[float], theirs: list[float]) -> float:
 def _limits(report: Report) -> dict[str, Any]:
     """Say where our time went: in which steps, and how much of the processors' time was in steps at all."""
     busy = {step.name: step.busy_ns / 1e9 for step in report.last.steps.values()}
-    cores = len(os.sched_getaffinity(0))
+    cores = whole_cores()
     slowest = sorted(busy, key=lambda name: -busy[name])[:3]
     return {
         "seconds": round(report.seconds, 2),

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from headwater.cores import whole_cores
 from headwater.errors import RunError
 from headwater.spark.buckets import Numbers
 from headwater_bench.experiments import handwritten
@@ -62,7 +63,7 @@ class Bench:
         """Run a program, and return how long that took from its command to its end."""
         output = self.output(way, form)
         rmtree(output, ignore_errors=True)
-        cores = len(os.sched_getaffinity(0))
+        cores = whole_cores()
         given = {"INPUT": self._inputs[way], "OUTPUT": output, "NOTES": self._notes}
         environ = {**os.environ, **{name: str(value) for name, value in given.items()}, **_java()}
         if form == BARE:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from headwater.cores import whole_cores
 from headwater.data.column import Text
 from headwater.flow import Flow
 from headwater.io import Collect, Parquet
@@ -86,7 +86,7 @@ class Bench:
 
     def _frame(self, flow: str, form: str, folder: str) -> Any:
         stream = handwritten.records(self._spark, self._folder / folder, _SCHEMA)
-        cores = len(os.sched_getaffinity(0))
+        cores = whole_cores()
         numbers = Numbers(cores)
         given = [numbers.of_partition(number) for number in range(cores + 1)]
         return self._programs.program.results(flow, form, stream, self.notes, given)

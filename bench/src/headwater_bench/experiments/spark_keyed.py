@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from headwater.cores import whole_cores
 from headwater.data.column import Array, nullable
 from headwater.flow import Batch, Flow
 from headwater.flow.state import Cell, Rows
@@ -79,7 +80,7 @@ def _run(flow: Flow, batch: int) -> Report:
     from headwater import spark
     from headwater.flow.ranges import Sizes
 
-    return spark.run(flow, sizes=Sizes(len(os.sched_getaffinity(0)), batch_records=batch))
+    return spark.run(flow, sizes=Sizes(whole_cores(), batch_records=batch))
 
 
 def _flow(step: str, folder: Path, sink: Any) -> Flow:

@@ -7,7 +7,6 @@ is between neighbours in time, and what counts is the median over repeats.
 from __future__ import annotations
 
 import csv
-import os
 import platform
 import statistics
 import time
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from headwater import engine
+from headwater.cores import whole_cores
 from headwater.engine.policy import POLICIES
 from headwater.flow import Flow
 from headwater.metrics import Report, variation
@@ -165,7 +165,7 @@ def spread(values: Sequence[float]) -> list[float]:
 
 def cores() -> int:
     """Return how many processors this process may use."""
-    return len(os.sched_getaffinity(0))
+    return whole_cores()
 
 
 def machine() -> str:

@@ -14,6 +14,7 @@ from headwater.data.schema import Schema
 from headwater.data.text_format import TextFormat
 from headwater.errors import InputError, ModelError
 from headwater.models.model import Model, save
+from headwater.models.predict import tried
 from headwater.operators import DEAD, Operator, Output
 from headwater.operators.operator import dead_letters
 from headwater_bench.riot.datasets import Dataset
@@ -95,15 +96,8 @@ class _OverRows(Operator):
 
     def process(self, batch: Batch, port: int) -> Output:
         """Return one record for each that could be worked on."""
-        made, rows, errors, bad = [], [], [], []
-        ends = batch["rowend"].tolist()
-        for i, raw in enumerate(batch["rows"].bytes_list()):
-            try:
-                made.append(self.one(raw, ends[i]))
-                rows.append(i)
-            except ModelError as error:
-                errors.append(str(error))
-                bad.append(i)
+        raw, ends = batch["rows"].bytes_list(), batch["rowend"].tolist()
+        made, rows, errors, bad = tried(lambda i: self.one(raw[i], ends[i]), len(raw))
         outputs: list[tuple[int, Batch]] = []
         if rows:
             outputs.append((0, self.finished(batch.take(np.array(rows)), made)))

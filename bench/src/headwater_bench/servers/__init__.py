@@ -1,7 +1,8 @@
 """Servers of our own on loopback, each a process, for experiments and tests that write to real ones.
 
 `mosquitto` is a broker of MQTT, `postgresql` a database, `kafka` a broker of Kafka, `topics` what is in it; `taking` is
-somebody's HTTP server, which keeps what is posted and knows requests that come again, `posting` a client of one.
+somebody's HTTP server, which keeps what is posted and knows requests that come again, `posting` a client of one;
+`link` is a way to any of them that can be cut.
 What is not installed says so: see `NotHereError`.
 """
 

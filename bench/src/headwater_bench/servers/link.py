@@ -45,7 +45,8 @@ class Link:
         asyncio.run_coroutine_threadsafe(what, self._loop).result(30)
 
     async def _listen(self) -> None:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
+        if self._server is None:
+            self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
 
     async def _cut(self) -> None:
         if self._server is not None:

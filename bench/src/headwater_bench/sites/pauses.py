@@ -63,7 +63,7 @@ def pauses_of(waits: Waits, moves: Sequence[Span], all_moves: Sequence[Span]) ->
     """Return of each move of a flow the longest pause that it has caused any record.
 
     That is how much longer the record took that took longest than it is usual: than the one that did, in the middle of all
-    equally long times in which no flow was moved.
+    equally long times in which no flow was moved, or as long ones as there were where moves followed soon on each other.
     """
     around = [Span(each.from_s - _AROUND_S, each.to_s + _AROUND_S) for each in moves]
     busy = [Span(each.from_s - _AROUND_S, each.to_s + _AROUND_S) for each in all_moves]
@@ -72,11 +72,20 @@ def pauses_of(waits: Waits, moves: Sequence[Span], all_moves: Sequence[Span]) ->
 
 def _usual_s(waits: Waits, lasts_s: float, busy: Sequence[Span]) -> float:
     """Return the longest wait of a time of some length in which nothing was moved, in the middle of all such times."""
-    found = []
-    from_s, end_s = (float(waits.due_s[0]) + _BEGUN_S, float(waits.due_s[-1])) if len(waits.due_s) else (0.0, 0.0)
-    while from_s + lasts_s <= end_s:
-        in_way = [each.to_s for each in busy if each.from_s < from_s + lasts_s and from_s < each.to_s]
-        if not in_way:
-            found.append(waits.longest_s(Span(from_s, from_s + lasts_s)))
-        from_s = max(in_way, default=from_s + lasts_s)
-    return float(np.median(found)) if found else float(np.median(waits.waited_s)) if len(waits.waited_s) else 0.0
+    still = _between(waits, busy)
+    if not still:
+        return float(np.median(waits.waited_s)) if len(waits.waited_s) else 0.0
+    lasts_s = min(lasts_s, max(each.to_s - each.from_s for each in still))
+    starts = [each.from_s + n * lasts_s for each in still for n in range(int((each.to_s - each.from_s) / lasts_s))]
+    return float(np.median([waits.longest_s(Span(from_s, from_s + lasts_s)) for from_s in starts]))
+
+
+def _between(waits: Waits, busy: Sequence[Span]) -> list[Span]:
+    """Return the times in which nothing was moved, from when the flow was well under way."""
+    if not len(waits.due_s):
+        return []
+    found, from_s = [], float(waits.due_s[0]) + _BEGUN_S
+    for each in [*sorted(busy), Span(float(waits.due_s[-1]), np.inf)]:
+        found += [Span(from_s, each.from_s)] if from_s < each.from_s else []
+        from_s = max(from_s, each.to_s)
+    return found

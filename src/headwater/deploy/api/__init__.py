@@ -2,5 +2,5 @@
 
 sites   what a coordinator says of its flow and of all sites, and what it is asked to do
 plans   placements of flows on nets: found, changed by hand, rehearsed, deployed
-routes  what can be asked for; wishes is what is sent, schemas what both look like
+routes  what can be asked for; requests is what is sent, schemas what both look like
 """

@@ -9,17 +9,17 @@ from typing import Any, TypeVar
 import msgspec
 
 from headwater.deploy.api.plans import Plans
+from headwater.deploy.api.requests import (
+    DrainRequest,
+    FrontRequest,
+    MoveRequest,
+    OpenRequest,
+    PlanRequest,
+    RehearsalRequest,
+    TryRequest,
+)
 from headwater.deploy.api.schemas import SCHEMAS
 from headwater.deploy.api.sites import Sites
-from headwater.deploy.api.wishes import (
-    DrainWish,
-    FrontWish,
-    MoveWish,
-    OpenWish,
-    PlanWish,
-    RehearsalWish,
-    TryWish,
-)
 from headwater.serve.openapi import described
 from headwater.serve.routes import RefusalError, Request, Response, Route, document
 
@@ -48,8 +48,8 @@ class Answers:
         return tuple(sorted(known, key=lambda page: page != self.front))
 
 
-def wish(request: Request, kind: type[T]) -> T:
-    """Return what is sent, as a kind of wish; RefusalError says what it should be."""
+def read_body(request: Request, kind: type[T]) -> T:
+    """Return what is sent, as a kind of request; RefusalError says what it should be."""
     try:
         return msgspec.json.decode(request.body or b"{}", type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -66,17 +66,17 @@ def _status(request: Request) -> Response:
 
 
 def _move(request: Request) -> Response:
-    asked = wish(request, MoveWish)
+    asked = read_body(request, MoveRequest)
     return document(request.service.sites.move(asked.steps, asked.site), 202)
 
 
 def _drain(request: Request) -> Response:
-    asked = wish(request, DrainWish)
+    asked = read_body(request, DrainRequest)
     return document(request.service.sites.drain(asked.site, asked.to), 202)
 
 
 def _open(request: Request) -> Response:
-    return document(request.service.sites.open(wish(request, OpenWish).site), 202)
+    return document(request.service.sites.open(read_body(request, OpenRequest).site), 202)
 
 
 def _choices(request: Request) -> Response:
@@ -84,29 +84,29 @@ def _choices(request: Request) -> Response:
 
 
 def _found(request: Request) -> Response:
-    asked = wish(request, PlanWish)
+    asked = read_body(request, PlanRequest)
     return document(request.service.plans.found(asked.flow, asked.net, asked.objective))
 
 
 def _front(request: Request) -> Response:
-    asked = wish(request, FrontWish)
+    asked = read_body(request, FrontRequest)
     return document(request.service.plans.front(asked.flow, asked.net, asked.one, asked.other))
 
 
 def _tried(request: Request) -> Response:
-    asked = wish(request, TryWish)
+    asked = read_body(request, TryRequest)
     return document(request.service.plans.tried(asked.flow, asked.net, asked.objective, asked.placement))
 
 
 def _rehearsed(request: Request) -> Response:
-    asked = wish(request, RehearsalWish)
+    asked = read_body(request, RehearsalRequest)
     if not 0 < asked.seconds <= _LONGEST_S:
         raise RefusalError(400, f"seconds is a number above 0, and up to {_LONGEST_S:g}; got {asked.seconds:g}")
     return document(request.service.plans.rehearsed(asked.flow, asked.net, asked.placement, asked.seconds))
 
 
 def _deployed(request: Request) -> Response:
-    asked = wish(request, TryWish)
+    asked = read_body(request, TryRequest)
     return document(request.service.plans.deployed(asked.flow, asked.net, asked.objective, asked.placement), 202)
 
 
@@ -119,9 +119,9 @@ _BEGUN: dict[str, Any] = {"gives": "Sites", "success": 202}
 
 SITES: tuple[Route, ...] = (
     Route("GET", f"{_API}/sites", "The flow that is deployed, all sites, links and moves", _status, gives="Sites"),
-    _act("sites/move", "Begin to move steps to a site", _move, body="MoveWish", **_BEGUN),
-    _act("sites/drain", "Begin to move all that can leave a site", _drain, body="DrainWish", **_BEGUN),
-    _act("sites/open", "Let the policy use a site again that was drained", _open, body="OpenWish", **_BEGUN),
+    _act("sites/move", "Begin to move steps to a site", _move, body="MoveRequest", **_BEGUN),
+    _act("sites/drain", "Begin to move all that can leave a site", _drain, body="DrainRequest", **_BEGUN),
+    _act("sites/open", "Let the policy use a site again that was drained", _open, body="OpenRequest", **_BEGUN),
 )
 PLANS: tuple[Route, ...] = (
     Route("GET", f"{_API}/plans", "Flows, nets and measures to plan with", _choices, gives="Choices"),
@@ -129,23 +129,27 @@ PLANS: tuple[Route, ...] = (
         "plans/best",
         "The best placement of a flow on a net, and why each step is where it is",
         _found,
-        body="PlanWish",
+        body="PlanRequest",
         gives="Placement",
     ),
     _act(
         "plans/front",
         "Placements between the best in one measure and the best in another",
         _front,
-        body="FrontWish",
+        body="FrontRequest",
         gives="Front",
     ),
     _act(
         "plans/try",
         "What a placement by hand is worth, and what it would break",
         _tried,
-        body="TryWish",
+        body="TryRequest",
         gives="Placement",
     ),
-    _act("plans/rehearse", "A placement played in virtual time", _rehearsed, body="RehearsalWish", gives="Rehearsal"),
-    _act("plans/deploy", "Have a placement run at its sites", _deployed, body="TryWish", gives="Deployed", success=202),
+    _act(
+        "plans/rehearse", "A placement played in virtual time", _rehearsed, body="RehearsalRequest", gives="Rehearsal"
+    ),
+    _act(
+        "plans/deploy", "Have a placement run at its sites", _deployed, body="TryRequest", gives="Deployed", success=202
+    ),
 )

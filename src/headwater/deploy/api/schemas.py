@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from headwater.deploy.api import wishes
+from headwater.deploy.api import requests
 from headwater.serve.schema import (
     ANY_OBJECT,
     NUMBER,
@@ -22,13 +22,13 @@ from headwater.serve.schema import (
 
 _, _WISHES = msgspec.json.schema_components(
     [
-        wishes.MoveWish,
-        wishes.DrainWish,
-        wishes.OpenWish,
-        wishes.PlanWish,
-        wishes.FrontWish,
-        wishes.TryWish,
-        wishes.RehearsalWish,
+        requests.MoveRequest,
+        requests.DrainRequest,
+        requests.OpenRequest,
+        requests.PlanRequest,
+        requests.FrontRequest,
+        requests.TryRequest,
+        requests.RehearsalRequest,
     ],
     ref_template="#/components/schemas/{name}",
 )
@@ -85,6 +85,7 @@ SCHEMAS: dict[str, Schema] = {
         contract=perhaps(TEXT),
         waits=TEXT,
         drained=list_of(TEXT),
+        held=about(map_of(TEXT), "steps that somebody moved by hand, which stay: the site of each"),
         moves=WHOLE,
         decisions=list_of(named("Decision")),
     ),
@@ -95,6 +96,7 @@ SCHEMAS: dict[str, Schema] = {
         moves=map_of(_PAIR),
         expects=about(map_of(list_of(perhaps(NUMBER))), "by measure: as it was, and as it should be"),
         came=about(perhaps(ANY_OBJECT), "once it is over"),
+        measured=about(map_of(list_of(perhaps(NUMBER))), "as parts told it: before, and some seconds after it"),
     ),
     "Site": _and_perhaps(
         object_of(name=TEXT, here=TRUTH, steps=list_of(TEXT), state=TEXT, why=TEXT),

@@ -33,6 +33,8 @@ class PartState(msgspec.Struct, frozen=True):
     records_out: int = 0
     sinks: dict[str, int] = {}  #: the same by sink, bridges to other sites among them
     outgoing: dict[str, Outgoing] = {}  #: by stream
+    cores: float = 0.0  #: that its process took in the last second
+    delay_ms: tuple[float, float] | None = None  #: of records that came out in it, since they came in here: p50, p99
 
 
 class Lane(msgspec.Struct, frozen=True):
@@ -51,8 +53,9 @@ class Resources(msgspec.Struct, frozen=True, kw_only=True):
     """What a site has, what of it is promised, and what it costs."""
 
     cores: float  #: that the site lends
+    core_ips: float | None = None  #: instructions each second of one; None where that is as the net says of its devices
     free_memory_bytes: int
-    busy: float = 0.0  #: processes that want a core, for each that the machine has, over the last minute
+    busy: float = 0.0  #: the share of these cores that others had of late: all processes but the site's own
     capacity: float  #: cores that may be promised in all
     lanes: list[Lane] = []
     price: float | None = None  #: an hour, in whatever the net's prices are in; None where the site does not say
@@ -180,11 +183,16 @@ class Took(msgspec.Struct, frozen=True, tag="took"):
 
 
 class Fetch(msgspec.Struct, frozen=True, tag="fetch"):
-    """The coordinator wants the checkpoint of a part that was told to stop, once it has."""
+    """The coordinator wants the checkpoint of a part that was told to stop, once it has.
+
+    Where that is much, because the part has saved all anew since state went ahead, that goes by pieces first, and the
+    coordinator asks again.
+    """
 
     id: str
     move: str = ""  #: for which: one that was asked for before is of no use
     known: list[str] = []  #: keys of state that is where it will be needed
+    steps: dict[str, str] = {}  #: of the part, and the site where each will be
 
 
 class Fetched(msgspec.Struct, frozen=True, tag="fetched"):
@@ -220,7 +228,9 @@ class Ask(msgspec.Struct, frozen=True, tag="ask"):
     """A question, or an order, of whoever has the coordinator's own certificate."""
 
     what: Literal["status", "stop", "forget", "move", "drain", "place", "open", "undo"]
-    steps: list[str] = []  #: that are to move; the site that is to be drained
+    steps: list[
+        str
+    ] = []  #: that are to move, or, with "open", may be moved by the policy; the site that is to be drained
     site: str = ""  #: where to, which the policy chooses if it is not said; the site that is to be opened again
     sites: dict[str, str] = {}  #: where each step is to be placed; those that are not named stay
 
@@ -263,7 +273,7 @@ def packed(message: Message) -> bytes:
     return _encoder.encode(message)
 
 
-def unpacked(data: bytes) -> Message:
+def unpacked(data: bytes | bytearray) -> Message:
     """Return the message that bytes are; RunError for what is none."""
     try:
         found: Message = _decoder.decode(data)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 import time
+from collections import deque
 from contextlib import suppress
 
 from headwater.deploy.control.messages import Message, packed, unpacked
@@ -12,7 +13,7 @@ from headwater.errors import RunError
 
 MOST_BYTES = 2**30  #: of one message
 FIRST_BYTES = 2**20  #: and of the first, by which it is said who calls
-_PIECE = 2**16
+_PIECE = 2**16  #: bytes that are read, or encrypted and sent, at once: a whole long message would take seconds
 
 
 class Wire:
@@ -20,6 +21,8 @@ class Wire:
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader, self._writer = reader, writer
+        self._unsaid: deque[bytes] = deque()  #: a long message that is under way, and those behind it
+        self._saying: asyncio.Task[None] | None = None
         self.heard_s = time.monotonic()
 
     @property
@@ -34,10 +37,31 @@ class Wire:
         return str(self._writer.get_extra_info("peername", ("?",))[0])
 
     def say(self, message: Message) -> None:
-        """Send a message; one to somebody who is gone is lost."""
+        """Send a message, after those before it; one to somebody who is gone is lost."""
         body = packed(message)
-        with suppress(OSError, RuntimeError):
-            self._writer.write(len(body).to_bytes(4, "big") + body)
+        size = len(body).to_bytes(4, "big")
+        if not self._unsaid and len(body) <= _PIECE:
+            with suppress(OSError, RuntimeError):
+                self._writer.write(size + body)
+            return
+        self._unsaid += [size, body]
+        if self._saying is None or self._saying.done():
+            self._saying = asyncio.create_task(self._say_all())
+
+    async def _say_all(self) -> None:
+        """Send what is long by pieces, each when there is room for it, so that the other hears something all the time."""
+        try:
+            while self._unsaid:
+                left = memoryview(self._unsaid[0])
+                while left:
+                    if self._writer.transport.is_closing():  # what is written then is lost, and warned of each time
+                        raise ConnectionResetError
+                    self._writer.write(left[:_PIECE])
+                    await self._writer.drain()
+                    left = left[_PIECE:]
+                self._unsaid.popleft()
+        except (OSError, RuntimeError):
+            self._unsaid.clear()
 
     async def hear(self, most_bytes: int = MOST_BYTES) -> Message | None:
         """Wait for a message of so many bytes at most; None when the other has hung up. RunError for what is no message."""
@@ -49,7 +73,7 @@ class Wire:
         except (asyncio.IncompleteReadError, OSError, ssl.SSLError):
             return None
 
-    async def _exactly(self, size: int) -> bytes:
+    async def _exactly(self, size: int) -> bytearray:
         found = bytearray()
         while len(found) < size:
             piece = await self._reader.read(min(_PIECE, size - len(found)))
@@ -57,14 +81,17 @@ class Wire:
                 raise asyncio.IncompleteReadError(bytes(found), size)
             self.heard_s = time.monotonic()
             found += piece
-        return bytes(found)
+        return found
 
     async def close(self) -> None:
         """Hang up once all is said; not for ever."""
         with suppress(OSError, ssl.SSLError, TimeoutError):
-            self._writer.close()
             async with asyncio.timeout(1.0):
+                if self._saying is not None:
+                    await self._saying
+                self._writer.close()
                 await self._writer.wait_closed()
+        self._writer.transport.abort()
 
     def cut(self) -> None:
         """Hang up at once."""

@@ -29,7 +29,7 @@ from headwater.deploy.control.messages import (
     Unfit,
     Want,
 )
-from headwater.deploy.coordinator.ahead import Ahead
+from headwater.deploy.coordinator.ahead import Ahead, steps_then
 from headwater.deploy.coordinator.events import (
     Begin,
     Command,
@@ -49,9 +49,9 @@ from headwater.deploy.coordinator.events import (
     Stop,
     Undo,
 )
-from headwater.deploy.coordinator.flowing import link
 from headwater.deploy.coordinator.site import Site
 from headwater.deploy.coordinator.state import CoordinatorState, Deployment, Move
+from headwater.deploy.coordinator.traffic import link
 from headwater.errors import RunError, listed, suggestion
 
 _OVER = ("stopped", "ended")  #: phases of a part that nothing is at work for
@@ -64,6 +64,7 @@ class Coordinator:
         self.kept = kept
         self.sites: dict[str, Site] = {}
         self.undone = ""  #: why the last move came to nothing
+        self.refused_by = ""  #: the site that did not take its part of the last move
         self._ahead = Ahead()  #: state that goes before them
         self._taken: dict[str, Mapping[str, bytes]] = {}  #: checkpoints of the old parts, during a move
         self._is_cutting = False
@@ -96,6 +97,8 @@ class Coordinator:
             case Left(name):
                 if name in self.sites:
                     self.sites[name].here = False
+                for sender in self._ahead.senders & self.sites.keys():
+                    self.sites[sender].asked = ""
                 self._ahead = Ahead()  # what it had, or was to have, is asked for again
             case Heard(name, Piece() | Sent() | Have() | Took() as message):
                 if self._moves(message.move) and (move := self._flow.moving) is not None:
@@ -158,7 +161,8 @@ class Coordinator:
         id = None if deployed is None else deployed.id_at(site.hello.name)
         part = next((each for each in report.parts if each.id == id), None)
         if part is not None:
-            site.flowing.note(part.id, report.clock_s, part.sinks)
+            site.traffic.note(part.id, report.clock_s, part.sinks)
+            site.lately.note(report.clock_s, part)
 
     def _deploy(self, deployed: Deployment) -> None:
         if self.kept.deployed is not None:
@@ -301,7 +305,7 @@ class Coordinator:
         away = [name for name in {*self._flow.needed, *move.sites.values()} if not self._is_here(name)]
         if away:
             raise RunError(f"sites {listed(away)} are not here; a move needs all that run a part, and those that will")
-        self._flow.moving, self.undone = move, ""
+        self._flow.moving, self.undone, self.refused_by = move, "", ""
         why = self._why_not_on_spark(self._flow.then)
         if why is not None:
             self._flow.moving = None
@@ -310,10 +314,10 @@ class Coordinator:
 
     def _move(self, deployed: Deployment, move: Move) -> list[Command]:
         """Do what is next: prepare, stop what changes, take its checkpoints, cut them anew, hand those out, and go over."""
-        unfit = next((f"site '{name}': {site.unfit}" for name, site in self.sites.items() if site.unfit), "")
+        unfit = next((name for name, site in self.sites.items() if site.unfit), "")
         if unfit:
+            self.undone, self.refused_by = f"site '{unfit}': {self.sites[unfit].unfit}", unfit
             self._end_move(forget=move.id)
-            self.undone = unfit
             return [Keep()]
         if not move.cut:
             return self._prepare(deployed, move)
@@ -345,12 +349,18 @@ class Coordinator:
         commands: list[Command] = []
         for name in _changing(deployed, move):
             site = self.sites.get(name)
-            if site is None or not site.here or name in self._taken or site.asked == move.id:
+            if site is None or not site.here or name in self._taken:
+                continue
+            known = move.known.get(name, [])
+            if self._ahead.is_there(move, [name]):  # there was too much for one message
+                move.known[name] = known = sorted({*known, *self._ahead.known(move, name)})
+                self._ahead.forget(name)
+            elif site.asked == move.id:
                 continue
             id = deployed.id_at(name)
             if any(isinstance(word, Want) and word.id == id and not word.running for word in site.told):
                 site.asked = move.id
-                commands.append(Say(name, Fetch(id, move.id, self._ahead.known(move, name))))
+                commands.append(Say(name, Fetch(id, move.id, known, steps_then(deployed, move, name))))
         return commands
 
     def _prepare(self, deployed: Deployment, move: Move) -> list[Command]:
@@ -374,7 +384,8 @@ class Coordinator:
         stop = _changing(deployed, move)
         commands += self._ahead.ask(deployed, move, [name for name in stop if self._is_here(name)])
         if self._ahead.is_there(move, stop) and all(self._is_routed(deployed, name) for name in move.go_on):
-            move.cut = True
+            move.cut, move.known = True, {name: self._ahead.known(move, name) for name in stop}
+            self._ahead = Ahead()
             commands.append(Keep())
         return commands
 
@@ -465,7 +476,7 @@ class Coordinator:
 
     def _links(self, deployed: Deployment) -> list[dict[str, Any]]:
         """Describe what crosses between sites, each way by itself."""
-        senders = {name: site.flowing for name, site in self.sites.items()}
+        senders = {name: site.traffic for name, site in self.sites.items()}
         crossing: dict[tuple[str, str], list[str]] = {(one, other): [] for one, other in deployed.joined}
         for stream, origin, target in deployed.streams:
             crossing.setdefault((origin, target), []).append(stream)

@@ -13,11 +13,12 @@ from headwater.deploy.coordinator.machine import Coordinator
 from headwater.deploy.coordinator.site import Site
 from headwater.deploy.coordinator.stages import Stages
 from headwater.deploy.coordinator.state import Deployment
+from headwater.deploy.cut import outlet_of
 from headwater.deploy.policies import policy_named
 from headwater.deploy.policies.deciding import Decider, Windows
 from headwater.deploy.policies.planning import Planner
 from headwater.deploy.policies.policy_state import Decision
-from headwater.deploy.policies.telling import told, told_came
+from headwater.deploy.policies.telling import told, told_came, told_measured
 from headwater.deploy.policies.view import View, idlest_load, view_of
 from headwater.errors import RunError
 from headwater.flow.flow import Flow
@@ -25,6 +26,7 @@ from headwater.flow.flow import Flow
 log = logging.getLogger("headwater.deploy")
 
 _JOURNAL = "journal.jsonl"
+_MEASURE_S = 15.0  #: after a move, until all that is told of late is of after it
 _SHOWN = 5  #: decisions that status has
 
 
@@ -51,15 +53,19 @@ class Policing:
             )
         return decider.leaving(self.views(decider.planner, deployed), deployed.sites, site, now_s)
 
-    def note(self, deployed: Deployment, decision: Decision) -> None:
-        """Take note of a decision that is about to be carried out."""
+    def note(self, flow: Flow, deployed: Deployment, decision: Decision) -> None:
+        """Take note of a decision that is about to be carried out, and of how the flow fares until then."""
         assert deployed.policed is not None
+        decision.measured = {name: (figure, None) for name, figure in self._measured(flow, deployed).items()}
         deployed.policed.note(decision)
         self._write(decision)
         log.info("policy %s: %s", deployed.policed.name, told(decision))
 
-    def came(self, flow: Flow, deployed: Deployment, stages: Stages, undone: str) -> bool:
-        """Take note of what came of the last decision, once it is over; say whether there was one."""
+    def came(self, flow: Flow, deployed: Deployment, stages: Stages, undone: str, refused_by: str = "") -> bool:
+        """Take note of what came of the last decision, once it is over; say whether there was one.
+
+        The site by which it was refused is left alone for a while: asked again at once, it would refuse again.
+        """
         decider = self._of(flow, deployed)
         if decider is None or not deployed.policed or not deployed.policed.decisions:
             return False
@@ -71,9 +77,42 @@ class Policing:
         times = {"gap_s": stages.gap_s, "stages_s": stages.to_json()}
         last.came = {"at_s": now_s, **times, "undone": undone, "measures": worth}
         deployed.policed.rest_from(now_s)
+        if refused_by:
+            deployed.policed.refused(last, refused_by, now_s)
         self._write(last)
         log.info("policy %s: %s", deployed.policed.name, told_came(last))
         return True
+
+    def measure(self, flow: Flow, deployed: Deployment, now_s: float) -> bool:
+        """Take note of how the flow fares some seconds after the last decision; say whether it was time for that."""
+        last = deployed.policed.decisions[-1] if deployed.policed and deployed.policed.decisions else None
+        if last is None or last.came is None or last.came["undone"] or last.id != deployed.id:
+            return False  # nothing has come of it, or other moves have since
+        is_told = any(after is not None for _, after in last.measured.values())
+        if is_told or abs(now_s - last.came["at_s"]) < _MEASURE_S:
+            return False
+        found = self._measured(flow, deployed)
+        last.measured = {name: (last.measured.get(name, (None, None))[0], figure) for name, figure in found.items()}
+        if not any(figure is not None for figure in found.values()):
+            return False
+        assert deployed.policed is not None
+        self._write(last)
+        log.info("policy %s: %s", deployed.policed.name, told_measured(last))
+        return True
+
+    def _measured(self, flow: Flow, deployed: Deployment) -> dict[str, float | None]:
+        """Return what the parts have reported of late, all together; None for what no part has told."""
+        known = {name: self._machine.sites[name] for name in deployed.needed if name in self._machine.sites}
+        cores = [site.lately.cores for site in known.values()]
+        last = {deployed.sites[name] for name, step in flow.steps.items() if step.is_sink and name in deployed.sites}
+        delays = [site.lately.delay_ms for name, site in known.items() if name in last]
+        crossing = {(stream, origin) for stream, origin, _ in deployed.streams if origin in known}
+        return {
+            "cores": None if None in cores or not cores else sum(each for each in cores if each is not None),
+            "sinks_p50_ms": max((each[0] for each in delays if each is not None), default=None),
+            "sinks_p99_ms": max((each[1] for each in delays if each is not None), default=None),
+            "crossing_hz": sum(known[origin].traffic.hz(outlet_of(stream)) for stream, origin in crossing),
+        }
 
     def describe(self, deployed: Deployment) -> dict[str, Any] | None:
         """Describe the policy: its last decisions, and what it waits for."""
@@ -85,6 +124,7 @@ class Policing:
             "contract": None if policed.contract is None else str(policed.contract),
             "waits": "" if self._decider is None else self._decider.waits,
             "drained": policed.drained,
+            "held": policed.held,
             "barred": {name: bar.until_s for name, bar in policed.barred.items()},
             "moves": len(policed.moved_s),
             "decisions": [msgspec.to_builtins(each) for each in policed.decisions[-_SHOWN:]],

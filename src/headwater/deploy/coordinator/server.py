@@ -53,11 +53,11 @@ from headwater.deploy.coordinator.moves import MoveAccount, Moves
 from headwater.deploy.coordinator.policing import Policing
 from headwater.deploy.coordinator.stages import Stages
 from headwater.deploy.coordinator.state import Deployment, Move, StateFolder
-from headwater.deploy.luggage import check_size, made_in, unpacked
 from headwater.deploy.part import SealedPart, sealed
 from headwater.deploy.policies.policy_state import Decision
 from headwater.deploy.promise import promises_of
 from headwater.deploy.recut import check_move, going_on, movable, moved, recut
+from headwater.deploy.state_transfer import check_size, made_in, unpacked
 from headwater.deploy.token import COORDINATOR
 from headwater.errors import HeadwaterError, RunError, listed, suggestion
 from headwater.flow.flow import Flow
@@ -233,7 +233,7 @@ class Server:
             elif ask.what == "undo":
                 self._undo("it took too long")
             elif ask.what == "open":
-                self._open(ask.site)
+                self._open(ask)
             elif ask.what in ("move", "drain", "place"):
                 await self._begin(ask)
         except HeadwaterError as error:
@@ -278,7 +278,9 @@ class Server:
             raise RunError(f"nothing is to be moved: {listed(steps)} of flow '{deployed.name}' {there}")
         self._move(flow, deployed, sites, "hand", f"{ask.what} was asked for")
         if deployed.policed is not None:
-            deployed.policed.moved_s = [*deployed.policed.moved_s, time.time()]  # the policy rests after it
+            by_hand = [*steps, *(step for step, at in sites.items() if at != deployed.sites[step])]
+            deployed.policed.hold({step: sites[step] for step in by_hand if step in sites}, time.time())
+            self._keep()
 
     def _move(self, flow: Flow, deployed: Deployment, sites: dict[str, str], by: str, why: str) -> str:
         """Begin a move to where each step should be, and return its name; RunError or PlacementError if it cannot be."""
@@ -319,22 +321,31 @@ class Server:
         self._carry_out(flow, deployed, decision)
         assert deployed.policed is not None
         deployed.policed.drained = [*deployed.policed.drained, site]
+        deployed.policed.let_go([step for step, at in deployed.policed.held.items() if at == site])
         self._keep()
 
-    def _open(self, site: str) -> None:
-        """Let a policy use a site again that was drained."""
+    def _open(self, ask: Ask) -> None:
+        """Let a policy use a site again that was drained, or move steps again that somebody has moved."""
         deployed = self.coordinator.kept.deployed
         policed = None if deployed is None else deployed.policed
-        if policed is None or site not in policed.drained:
-            raise RunError(f"site '{site}' is not drained")
-        policed.drained = [each for each in policed.drained if each != site]
+        if ask.steps:
+            held = {} if policed is None else policed.held
+            named = list(held) if deployed is not None and ask.steps == [deployed.name] else ask.steps
+            free = [step for step in named if step not in held]
+            if policed is None or free or not named:
+                raise RunError(f"no policy holds {listed(free or ask.steps)}: nobody has moved that by hand")
+            policed.let_go(named)
+        elif policed is None or ask.site not in policed.drained:
+            raise RunError(f"site '{ask.site}' is not drained")
+        else:
+            policed.drained = [each for each in policed.drained if each != ask.site]
         self._keep()
 
     def _carry_out(self, flow: Flow, deployed: Deployment, decision: Decision) -> None:
         sites = {**deployed.sites, **{step: to for step, (_, to) in decision.moves.items()}}
         assert deployed.policed is not None
         decision.id = self._move(flow, deployed, sites, deployed.policed.name, decision.why)
-        self.policing.note(deployed, decision)
+        self.policing.note(flow, deployed, decision)
 
     def _let_policy_look(self) -> None:
         deployed = self.coordinator.kept.deployed
@@ -343,14 +354,17 @@ class Server:
         if deployed is None or deployed.policed is None or deployed.phase != "running" or self._flow_of is None:
             return
         if deployed.moving is None and self._move_s is None:
+            deployed.policed.hold_only(deployed.sites)
             self._look = asyncio.create_task(self._looking(deployed))
 
     async def _looking(self, deployed: Deployment) -> None:
         loop = asyncio.get_running_loop()
         try:
             flow = await self._imported(deployed)
-            stages, undone = self._stages, self.coordinator.undone
-            if await loop.run_in_executor(None, self.policing.came, flow, deployed, stages, undone):
+            stages, undone, by = self._stages, self.coordinator.undone, self.coordinator.refused_by
+            if await loop.run_in_executor(None, self.policing.came, flow, deployed, stages, undone, by):
+                self._keep()
+            if self.policing.measure(flow, deployed, time.time()):
                 self._keep()
             decision = await loop.run_in_executor(None, self.policing.decide, flow, deployed, time.time())
             now = self.coordinator.kept.deployed
@@ -400,7 +414,7 @@ class Server:
             recut(flow, deployed.sites, then.sites, kept, into, on)
             made = {name: made_in(path) for name, path in into.items()}
             for name, files in made.items():
-                check_size(files, name)
+                check_size(sum(map(len, files.values())), f"the part at site '{name}'")
             return made
         finally:
             shutil.rmtree(folder, ignore_errors=True)

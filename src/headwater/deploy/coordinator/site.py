@@ -8,9 +8,10 @@ from typing import Any
 import msgspec
 
 from headwater.deploy.control.messages import Hello, Message, PartState, Report
-from headwater.deploy.coordinator.flowing import Flowing
+from headwater.deploy.coordinator.lately import Lately
 from headwater.deploy.coordinator.resources import resources_of
 from headwater.deploy.coordinator.state import Deployment
+from headwater.deploy.coordinator.traffic import Traffic
 
 _SKEW_S = 60.0  #: from which on the clock of a site is told to be wrong
 _FULL_BYTES = 50_000_000  #: on the disk of a site's state, below which that is told to be full
@@ -26,7 +27,8 @@ class Site:
     parts: dict[str, PartState] | None = None  #: None before it has reported
     prepared: dict[str, PartState] = field(default_factory=dict)  #: parts that will be installed
     report: Report | None = None
-    flowing: Flowing = field(default_factory=Flowing)  #: what its part of the flow gives out
+    traffic: Traffic = field(default_factory=Traffic)  #: what its part of the flow gives out
+    lately: Lately = field(default_factory=Lately)  #: what that took
     skew_s: float = 0.0
     handed: str = ""  #: the part that was sent by this connection
     preparing: str = ""  #: the part that was sent by this connection to be prepared

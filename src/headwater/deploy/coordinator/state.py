@@ -35,6 +35,9 @@ class Move(msgspec.Struct, kw_only=True):
     go_on: list[str] = []  #: sites whose parts run on as they are, but for where their streams go to and come from
     promises: dict[str, Promise] = {}  #: by site
     cut: bool = False  #: the old parts are told to stop: until then they run, and the new ones are prepared
+    known: dict[
+        str, list[str]
+    ] = {}  #: by site, keys of its state that was safe where it will be needed, when it was cut
 
 
 class Deployment(msgspec.Struct, kw_only=True):

@@ -7,5 +7,5 @@ packets    the answer that ends a connection (pure)
 relay      the way from a namespace to the coordinator, and to servers of this machine
 cuts       links that are cut for a while: who asks for it, and who does it
 quota      a bound on the cores that a site takes
-ground     all of these for the sites of a net, as far as this machine allows
+emulation  all of these for the sites of a net, as far as this machine allows
 """

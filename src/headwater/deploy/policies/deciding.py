@@ -2,19 +2,20 @@
 
 Pure: time, what sites report and where steps are come in; a decision comes out, or nothing. What keeps it from flapping: a
 reason must hold for `settle_s`, a move for gain must save at least `gain` of what counts and come `rest_s` after the last,
-moves that must be come at longer and longer intervals, and a site that broke a promise is left alone, longer each time.
+moves that must be come at longer and longer intervals, and a site that broke a promise, or refused a part, is left alone,
+longer each time.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 from headwater.deploy.policies import policy_named
 from headwater.deploy.policies.planning import Look, Planner
-from headwater.deploy.policies.policy_state import ABOUT_TO, BROKE, Decision, PolicyState
+from headwater.deploy.policies.policy_state import ABOUT_TO, BROKE, REFUSED, Decision, PolicyState
 from headwater.deploy.policies.view import View
 from headwater.errors import PlacementError, listed
 from headwater.flow.flow import Flow
@@ -54,6 +55,7 @@ class Decider:
         self, now_s: float, views: Mapping[str, View], sites: Mapping[str, str], windows: Mapping[str, Windows]
     ) -> Decision | None:
         """Return what to do now; `views` has all sites of the net, `windows` those of the flow's own promises."""
+        self._set_back(now_s)
         seen = self._judged(now_s, views, windows)
         self._seen = self._seen or seen
         away = sorted({at for at in sites.values() if not seen[at].here})
@@ -61,10 +63,10 @@ class Decider:
             self.waits = f"sites {listed(away)} are away, and the state of their steps is there"
             self._since = None
             return None
-        look = self._look(seen, sites)
+        look = self._look(seen, sites, self.policed.held)
         self.waits = ""
-        if look.must_move and not look.moves:
-            self.waits = self.planner.no_site_admits(seen, look.now.reason)
+        if (look.must_move or look.crowded) and not look.moves:
+            self.waits = self.planner.no_site_admits(seen, look.crowded or look.now.reason)
         if not look.moves or not (look.must_move or look.gain >= self.policed.gain):
             self._since = None
             return None
@@ -80,18 +82,35 @@ class Decider:
         self._seen, self._since = seen, None
         return decision
 
+    def _set_back(self, now_s: float) -> None:
+        """Let nothing be later than now: where a clock was set back, rests begin anew instead of lasting until then."""
+        self.policed.clamp(now_s)
+        if self._since is not None and self._since[1] > now_s:
+            self._since = self._since[0], now_s
+        self._began_s = {site: min(at_s, now_s) for site, at_s in self._began_s.items()}
+        for told in self._counted.values():
+            if told and told[-1][0] > now_s:
+                told.clear()
+
     def leaving(self, views: Mapping[str, View], sites: Mapping[str, str], site: str, now_s: float) -> Decision:
-        """Return where all that can leave a site should go, as somebody asks; PlacementError where there is no place."""
+        """Return where all that can leave a site should go, as somebody asks; PlacementError where there is no place.
+
+        Who moved a step there by hand has thought better of it.
+        """
         why = f"site '{site}' is drained"
         seen = {**self._judged(now_s, views, {}), site: replace(views[site], why=why)}
-        look = self._look(seen, sites)
+        look = self._look(seen, sites, [step for step, at in self.policed.held.items() if at != site])
         if look.then.device is None:
             raise PlacementError(self.planner.no_site_admits(seen, look.then.reason))
         return Decision(at_s=now_s, why=why, forced=True, moves=look.moves, expects=look.expects)
 
     def worth(self, views: Mapping[str, View], sites: Mapping[str, str]) -> dict[str, float | None]:
         """Return what the flow is worth where it is, by what the policy minimises."""
-        return {name: now for name, (now, _) in self._look(dict(views), sites).expects.items() if name != "state_bytes"}
+        return {
+            name: now
+            for name, (now, _) in self._look(dict(views), sites, self.policed.held).expects.items()
+            if name != "state_bytes"
+        }
 
     # -- what is seen -----------------------------------------------------------------------------------------------------
 
@@ -106,7 +125,9 @@ class Decider:
         for name, bar in policed.barred.items():
             if name in seen and now_s < bar.until_s:
                 left_s = bar.until_s - now_s
-                seen[name] = _apart(seen[name], f"site '{name}' {bar.why}, and is left alone for {left_s:.0f} s")
+                told = f"site '{name}' {bar.why}, and is left alone for {left_s:.0f} s"
+                is_refusal = bar.why == REFUSED  # what is there does well
+                seen[name] = replace(seen[name], closed=told) if is_refusal else _apart(seen[name], told)
         for name in policed.drained:
             if name in seen:
                 seen[name] = _apart(seen[name], f"site '{name}' is drained")
@@ -140,11 +161,13 @@ class Decider:
             told.clear()
         return how
 
-    def _look(self, views: dict[str, View], sites: Mapping[str, str]) -> Look:
-        """Plan, unless nothing has changed since the last time."""
-        asked = (tuple(replace(view, why=str(bool(view.why))) for view in views.values()), tuple(sites.items()))
+    def _look(self, views: dict[str, View], sites: Mapping[str, str], held: Iterable[str]) -> Look:
+        """Plan, unless nothing has changed since the last time; steps that are `held` stay, as sources and sinks do."""
+        plain = (replace(each, why=str(bool(each.why)), closed=str(bool(each.closed))) for each in views.values())
+        stay = [*self._stay, *(step for step in held if step in sites)]
+        asked = (tuple(plain), tuple(sites.items()), tuple(stay))
         if self._looked is None or self._looked[0] != asked:
-            self._looked = asked, self.planner.look(views, sites, self._stay)
+            self._looked = asked, self.planner.look(views, sites, stay)
         return self._looked[1]
 
     # -- when -------------------------------------------------------------------------------------------------------------
@@ -166,6 +189,8 @@ class Decider:
         if look.must_move:
             left = dict.fromkeys(seen[at].why for at, _ in look.moves.values() if seen[at].why)
             return "; ".join(left) or look.now.reason
+        if look.crowded:
+            return "; ".join([*news, look.crowded])
         goal = str(look.then.objective).partition(" then ")[0]
         saved = f"{goal} {look.now.value:.4g} → {look.then.value:.4g}"
         return "; ".join([*news, saved])

@@ -22,13 +22,16 @@ from headwater.net.device import DeviceClass
 from headwater.net.net import Net
 from headwater.net.table import net_from_table
 from headwater.place import Budget, Constraints, Objective, best, constrain
+from headwater.place.constraint_table import CPU, LIMITS, used_in_all
 from headwater.place.from_flow import problem_of
 from headwater.place.placement import Placement, judge
 from headwater.place.problem import DeviceUse, Problem
 from headwater.place.repair import repair
 
 _TIME_S = 0.5  #: to search; whole flows take none of it
-_BUSY = 0.9  #: the most of a site that others' load is taken to leave nothing of
+_BUSY = 0.9  #: the most of a site that others are taken to have: some of it is left for whoever comes
+#: of a site that does not say what a policy counts, and so is not chosen
+_UNTOLD = {"min-carbon": "tells no carbon intensity (--carbon)", "min-cost": "tells no price (--price)"}
 
 
 class Planner:
@@ -58,7 +61,7 @@ class Planner:
 
     def anew(self, views: Mapping[str, View]) -> dict[str, str]:
         """Return where each step should be, of a flow that is nowhere yet; PlacementError says why it can be nowhere."""
-        problem = self._problem(views, dict(self._asked.pins))
+        problem = self._problem(views, dict(self._asked.pins), {})
         found = best.solve(problem, self._budget)
         if found.device is None:
             raise PlacementError(self.no_site_admits(views, found.reason))
@@ -67,13 +70,16 @@ class Planner:
     def look(self, views: Mapping[str, View], sites: Mapping[str, str], stay: list[str]) -> Look:
         """Return how good it is as it is, and what would be better; `stay` are steps that nobody can move."""
         pins = {**self._asked.pins, **{step: sites[step] for step in stay}}
-        problem = self._problem(views, pins)
+        problem = self._problem(views, pins, sites)
         before = np.array([problem.net.device(sites[step]) for step in problem.steps], np.int64)
         now = judge(problem, "now", before, self._budget, 0.0)
-        if now.device is None:
-            then = repair(problem, before, self._budget)
-        else:
-            then = _with_fewest_moves(best.solve(problem, self._budget), before, self._budget)
+        if now.device is not None:
+            return Look(now, _with_fewest_moves(best.solve(problem, self._budget), before, self._budget), before)
+        then = repair(problem, before, self._budget)
+        if self._contract is None:  # without a promise, what is taken is others' load and nothing else
+            alone = judge(dataclasses.replace(problem, taken={}), "now", before, self._budget, 0.0)
+            if alone.device is not None:
+                return Look(alone, then, before, crowded=now.reason)
         return Look(now, then, before)
 
     def no_site_admits(self, views: Mapping[str, View], why: str) -> str:
@@ -86,13 +92,24 @@ class Planner:
                 f" It is promised {self._contract}, which takes {whole:.2f} cores in all where it was measured "
                 f"({self._asked.measured_ips:.3g} instructions/s)."
             )
-        told = [f"'{view.name}' {_room(view, whole * self._slower(view.name))}" for view in views.values()]
+        told = [f"'{view.name}' {self._room(view, whole * self._slower(view))}" for view in views.values()]
         reason = f" ({why})" if why else ""
         return f"no site admits flow '{self._flow.name}'{reason}.{needed} Sites: {'; '.join(told)}"
 
+    def _room(self, view: View, takes: float) -> str:
+        """Say how much of the flow would find a place at a site, or why none of it does."""
+        if not view.here:
+            return "is away"
+        if view.why or view.closed:
+            return view.why or view.closed
+        if self._policy.counts(view) is None:
+            return _UNTOLD[self._policy.name]
+        room = f"has {view.free:.2f} cores to promise" + (f", where it takes {takes:.2f}" if takes else "")
+        return f"{room}, and others take {100 * view.load:.0f} % of it more than of the idlest"
+
     # -- the problem ------------------------------------------------------------------------------------------------------
 
-    def _problem(self, views: Mapping[str, View], pins: dict[str, str]) -> Problem:
+    def _problem(self, views: Mapping[str, View], pins: dict[str, str], sites: Mapping[str, str]) -> Problem:
         net = self._net_of(views)
         limits = Constraints(
             pins={step: self._zone(at) for step, at in pins.items()},
@@ -111,9 +128,9 @@ class Planner:
         if self._asked.whole:
             free = tuple(np.flatnonzero(asked.pinned < 0).tolist())
             asked = dataclasses.replace(asked, together=(*asked.together, free) if len(free) > 1 else asked.together)
-        return self._with_room(self._with_choice(asked, views), views)
+        return self._with_room(self._with_choice(asked, views, sites), views)
 
-    def _with_choice(self, asked: Problem, views: Mapping[str, View]) -> Problem:
+    def _with_choice(self, asked: Problem, views: Mapping[str, View], sites: Mapping[str, str]) -> Problem:
         """Leave steps that can move only sites that are here, that nobody drains, that say what they count, and run them."""
         zones = asked.net.zones
         ones = np.ones((len(asked.steps), len(zones)), bool)
@@ -123,7 +140,10 @@ class Planner:
             view = views[name]
             if not view.here or view.why or self._policy.counts(view) is None:
                 allowed[free, number] = False
-            elif view.kind == "spark":
+                continue
+            if view.closed:
+                allowed[free & np.array([sites.get(step) != name for step in asked.steps]), number] = False
+            if view.kind == "spark":
                 allowed[free & self._not_on_spark(asked), number] = False
         return dataclasses.replace(asked, zone_allowed=allowed)
 
@@ -139,8 +159,7 @@ class Planner:
             taken = {number: DeviceUse(utilisation=min(_BUSY, views[name].load)) for number, name in enumerate(zones)}
             return dataclasses.replace(asked, taken=taken)
         needed, own = cores_of_steps(self._contract, demand), part_cores(self._contract, demand)
-        speeds = np.array([kind.cpu_ips for kind in asked.net.classes])
-        slower = self._asked.measured_ips / speeds
+        slower = np.array([self._slower(views[name]) for name in zones])
         free = np.array([max(views[name].free, 1e-9) for name in zones])
         service, overhead = asked.service_s.copy(), asked.overhead_s.copy()
         for i, step in enumerate(asked.steps):
@@ -190,10 +209,10 @@ class Planner:
             )
         return found
 
-    def _slower(self, site: str) -> float:
-        """Return how many times as long a step takes on a site's fastest device as where it was measured."""
-        kinds = self._classes(self.net.zone(site))
-        return self._asked.measured_ips / max(kind.cpu_ips for kind in kinds)
+    def _slower(self, view: View) -> float:
+        """Return how many times as long a step takes on a core of a site, its fastest device's, as where it was measured."""
+        kinds = self._classes(self.net.zone(view.name))
+        return self._asked.measured_ips / (view.core_ips or max(kind.cpu_ips for kind in kinds))
 
     def _zone(self, at: str) -> str:
         """Return the site that is meant: by its own name, or by that of one of its devices."""
@@ -208,6 +227,7 @@ class Look:
     now: Placement
     then: Placement
     before: np.ndarray[tuple[int], np.dtype[np.int64]]
+    crowded: str = ""  #: where it would do well as it is, but for the load of others: what it is short of
 
     @property
     def must_move(self) -> bool:
@@ -225,8 +245,13 @@ class Look:
 
     @property
     def gain(self) -> float:
-        """The share of what counts that moving would save."""
-        if self.now.device is None or self.then.device is None or not self.now.value > 0:
+        """The share of what counts that moving would save; where others crowd it out, of how busy its busiest site is."""
+        if self.now.device is None or self.then.device is None:
+            return 0.0
+        if self.crowded:
+            was, would_be = self._busiest
+            return (was - would_be) / was
+        if not self.now.value > 0:
             return 0.0
         return (self.now.value - self.then.value) / self.now.value
 
@@ -239,7 +264,18 @@ class Look:
         told = {name: tuple(None if one is None else _finite(one.measure(name)) for one in scores) for name in names}
         problem = self.then.problem
         state = sum(float(problem.memory_bytes[problem.step(step)]) for step in self.moves)
-        return {**told, "state_bytes": (0.0, state)}  # type: ignore[dict-item]  # pairs, which mypy takes for any tuple
+        busiest = {"busiest": self._busiest} if self.crowded and self.then.device is not None else {}
+        return {**told, **busiest, "state_bytes": (0.0, state)}  # type: ignore[dict-item]  # mypy takes pairs for any tuple
+
+    @property
+    def _busiest(self) -> tuple[float, float]:
+        """How busy the busiest site is with others' load, as it is and as it would be."""
+        assert self.then.device is not None
+        was, would_be = (
+            float(used_in_all(self.then.problem, at)[1][LIMITS.index(CPU)].max())
+            for at in (self.before, self.then.device)
+        )
+        return was, would_be
 
 
 def _finite(value: float) -> float | None:
@@ -264,12 +300,3 @@ def _with_fewest_moves(
 
 def _worth(found: Placement) -> tuple[float, ...]:
     return tuple(round(value, 12) for value in found.objective.values(found.score))
-
-
-def _room(view: View, takes: float) -> str:
-    if not view.here:
-        return "is away"
-    if view.why:
-        return view.why
-    room = f"has {view.free:.2f} cores to promise" + (f", where it takes {takes:.2f}" if takes else "")
-    return f"{room}, and a load {view.load:.1f} a core above the idlest"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import msgspec
@@ -11,6 +12,7 @@ from headwater.flow.profile import Profile
 
 _KEPT = 50  #: decisions that are remembered; the journal in the state folder has all
 BROKE, ABOUT_TO = "broke its promise", "is about to break its promise"
+REFUSED = "did not take what was to move there"
 """What a site is left alone for."""
 
 
@@ -38,10 +40,11 @@ class Decision(msgspec.Struct, kw_only=True):
     expects: dict[str, tuple[float | None, float | None]]  #: measure → (as it was, as it should be)
     id: str = ""  #: of the move
     came: dict[str, Any] | None = None  #: once it is over
+    measured: dict[str, tuple[float | None, float | None]] = {}  #: as parts told: before, and some seconds after it
 
 
 class Bar(msgspec.Struct):
-    """A site that could not keep a promise, or hardly: not to be chosen for a while, longer each time."""
+    """A site that could not keep a promise, or hardly, or refused a part: not to be chosen for a while, longer each time."""
 
     until_s: float
     times: int
@@ -59,6 +62,7 @@ class PolicyState(msgspec.Struct, kw_only=True):
     rest_s: float = 60.0  #: between two moves for gain
     gain: float = 0.05  #: the share of what it costs that a move must save
     drained: list[str] = []
+    held: dict[str, str] = {}  #: step → the site to which somebody moved it by hand: it stays there until it is let go
     barred: dict[str, Bar] = {}
     decisions: list[Decision] = []
     moved_s: list[float] = []  #: when moves were over, of late; of the last one, until then, when it was begun
@@ -68,6 +72,19 @@ class PolicyState(msgspec.Struct, kw_only=True):
         self.decisions = [*self.decisions[1 - _KEPT :], decision]
         self.moved_s = [*self.moved_s[1 - _KEPT :], decision.at_s]
 
+    def hold(self, steps: Mapping[str, str], now_s: float) -> None:
+        """Have steps stay where somebody moves them, and rest after it as after a move of its own."""
+        self.held = {**self.held, **steps}
+        self.moved_s = [*self.moved_s[1 - _KEPT :], now_s]
+
+    def let_go(self, steps: Collection[str]) -> None:
+        """Have steps moved again that somebody has moved by hand."""
+        self.held = {step: at for step, at in self.held.items() if step not in steps}
+
+    def hold_only(self, sites: Mapping[str, str]) -> None:
+        """Let go what is not where it was to be held: its move came to nothing."""
+        self.let_go([step for step, at in self.held.items() if sites.get(step) != at])
+
     def rest_from(self, now_s: float) -> None:
         """Take note that the last move is over: from now on what it has held up is made up for."""
         self.moved_s = [*self.moved_s[:-1], now_s]
@@ -75,4 +92,21 @@ class PolicyState(msgspec.Struct, kw_only=True):
     def bar(self, site: str, now_s: float, why: str = BROKE) -> None:
         """Leave a site alone for a while, twice as long as the last time."""
         times = self.barred[site].times + 1 if site in self.barred else 1
-        self.barred = {**self.barred, site: Bar(now_s + self.rest_s * 2.0 ** min(times, 10), times, why)}
+        self.barred = {**self.barred, site: Bar(now_s + self.bar_s(times), times, why)}
+
+    def clamp(self, now_s: float) -> None:
+        """Take note of what time it is: no move was later, and no site is left alone for longer than from now on."""
+        if any(at_s > now_s for at_s in self.moved_s):
+            self.moved_s = [min(at_s, now_s) for at_s in self.moved_s]
+        for bar in self.barred.values():
+            bar.until_s = min(bar.until_s, now_s + self.bar_s(bar.times))
+
+    def bar_s(self, times: int) -> float:
+        """Return for how long a site is left alone the so-manyeth time."""
+        return self.rest_s * 2.0 ** min(times, 10)
+
+    def refused(self, decision: Decision, site: str, now_s: float) -> None:
+        """Let nothing more come to the site that did not take its part, or, where steps were to leave that, to where to."""
+        targets = dict.fromkeys(to for _, to in decision.moves.values())
+        for name in [site] if site in targets else targets:
+            self.bar(name, now_s, REFUSED)

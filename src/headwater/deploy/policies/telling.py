@@ -22,7 +22,19 @@ def told_came(decision: Decision) -> str:
         return f"the move came to nothing: {came['undone']}"
     figures = ", ".join(f"{name} {_figure(value)}" for name, value in came.get("measures", {}).items())
     gap = "" if came.get("gap_s") is None else f"all parts were at work again after {came['gap_s']:.2f} s; "
-    return f"moved; {gap}now {figures}"
+    return f"moved; {gap}by the plan {figures} now"
+
+
+def told_measured(decision: Decision) -> str:
+    """Tell what was measured before and after a decision; nothing before it is known."""
+    if all(after is None for _, after in decision.measured.values()):
+        return ""
+    pairs = ", ".join(f"{name} {_known(was)} → {_known(now)}" for name, (was, now) in decision.measured.items())
+    return f"measured: {pairs}"
+
+
+def _known(value: float | None) -> str:
+    return "unknown" if value is None else f"{value:.4g}"
 
 
 def _figure(value: float | None) -> str:

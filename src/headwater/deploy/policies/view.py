@@ -20,9 +20,11 @@ class View:
     price: float | None = None
     carbon: float | None = None
     free: float = LANE  #: cores that one part of the flow could have there, what it holds counted in
-    load: float = 0.0  #: processes that want a core, for each that there is, beyond those at the idlest site
+    load: float = 0.0  #: the share of it that others than the flow take, beyond what they do at the idlest site
     why: str = ""  #: why steps of the flow should leave, and none should come
+    closed: str = ""  #: why no more steps should come, while those that are there may stay
     kind: Kind = "engine"
+    core_ips: float | None = None  #: what one of these cores does, where it is not that of a device of the net
 
     def news(self, before: View | None) -> list[str]:
         """Say what has changed since."""
@@ -83,6 +85,7 @@ def view_of(
         load=round(4 * load) / 4,
         why=why,
         kind=kind,
+        core_ips=found.core_ips,
     )
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from headwater.deploy.control.messages import Fetch, Forget, Install, Message, Piece, Prepare, Send, Took, Want
 from headwater.deploy.part import SealedPart
@@ -36,6 +36,7 @@ class HandOver:
     id: str
     move: str
     known: Sequence[str] = ()
+    steps: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +99,9 @@ Deed = Warm | Unpack | HandOver | SendAhead | SendMore | KeepPiece | Locate | St
 class Agent:
     """The parts that a site has, and whether each should run; the same word twice changes nothing."""
 
-    def __init__(self, parts: Mapping[str, bool]) -> None:
-        self.parts = dict(parts)
+    def __init__(self, parts: Mapping[str, bool], announced: Iterable[str] = ()) -> None:
+        """`announced` are parts that were to be installed when the site was last at work: their state may still come."""
+        self.parts, self._announced = dict(parts), set(announced)
         self.prepared: set[str] = set()  #: parts that will be installed soon
         self._located: dict[str, Locate] = {}
 
@@ -114,10 +116,10 @@ class Agent:
                 return [SendAhead(id, move, steps)]
             case Took():
                 return [SendMore(message)]
-            case Piece(move) if move in self.prepared:
+            case Piece(move) if move in self._announced and move not in self.parts:
                 return [KeepPiece(message)]
-            case Fetch(id, move, known) if self.parts.get(id) is False:
-                return [HandOver(id, move, known)]
+            case Fetch(id, move, known, steps) if self.parts.get(id) is False:
+                return [HandOver(id, move, known, steps)]
             case Want(id, running, addresses, ended, routes=routes) if id in self.parts:
                 return self._wanted(running, Locate(id, addresses, ended, routes))
             case Forget(ids):
@@ -134,6 +136,7 @@ class Agent:
     def prepares(self, id: str) -> None:
         """Take note that a part was checked, and a process is made ready for it."""
         self.prepared.add(id)
+        self._announced = {id}
 
     def has(self, id: str) -> None:
         """Take note that a part was taken."""

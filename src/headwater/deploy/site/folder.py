@@ -171,6 +171,10 @@ class SiteFolder:
         self.file(id).unlink(missing_ok=True)
         settings_beside(self.file(id)).unlink(missing_ok=True)
 
+    def prepared_ids(self) -> list[str]:
+        """Return the parts that were made ready, and have been neither added nor dropped since."""
+        return [file.stem for file in (self.path / _WARM).glob("*.py")]
+
     def drop_prepared(self, id: str) -> None:
         """Remove the file by which a part was made ready."""
         file = self.path / _WARM / f"{id}.py"

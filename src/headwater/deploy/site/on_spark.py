@@ -19,7 +19,7 @@ from headwater.engine.checkpoint.store import Store
 from headwater.errors import HeadwaterError
 from headwater.flow.flow import Flow
 from headwater.flow.steps import Write
-from headwater.io.moved import moved_to
+from headwater.io.move_marker import moved_to
 from headwater.metrics import Report, Sample
 from headwater.serve.home import FlowHome
 

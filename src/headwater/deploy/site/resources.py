@@ -7,9 +7,11 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from headwater.cores import usable_cores
 from headwater.deploy.control.messages import Lane, Resources
 from headwater.deploy.part import Promise
 from headwater.deploy.site.last_look import LastLook
+from headwater.deploy.site.others import Others
 from headwater.deploy.site.quote import Quote
 from headwater.errors import RateError
 from headwater.rate import board
@@ -17,6 +19,7 @@ from headwater.rate import messages as promises
 from headwater.rate.ledger import LANE, PROMISED, Refusal
 
 _LOOK_S = 0.5
+_COUNT_S = 2.0  #: between two looks at what others take
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,14 +34,17 @@ class Quotes:
 class Site:
     """Looks at the machine that a site is; the ledger is that of the machine's supervisor, whoever's promises it holds."""
 
-    def __init__(self, quotes: Quotes | None = None) -> None:
-        self._quotes = quotes or Quotes()
+    def __init__(self, quotes: Quotes | None = None, core_ips: float | None = None) -> None:
+        self._quotes, self._core_ips = quotes or Quotes(), core_ips
         self._board: LastLook[promises.Board | None] = LastLook(board, _LOOK_S, None)
+        processors = os.sched_getaffinity(0)
+        self._processors, others = float(len(processors)), Others(os.getpid(), processors)
+        self._others = LastLook(lambda: others.cores(time.monotonic()), _COUNT_S, 0.0)
 
     def resources(self) -> Resources:
         """Return how things are."""
         now_s, said = time.time(), self._quotes
-        machine = float(len(os.sched_getaffinity(0)))
+        machine = usable_cores()
         lent = machine if said.cores is None else said.cores.at(now_s)
         cores = machine if lent is None else lent
         price = None if said.price is None else said.price.at(now_s)
@@ -53,8 +59,9 @@ class Site:
         capacity = PROMISED * cores if promised is None else min(promised.capacity, PROMISED * cores)
         return Resources(
             cores=cores,
+            core_ips=self._core_ips,
             free_memory_bytes=free_memory(),
-            busy=os.getloadavg()[0] / machine,
+            busy=busy_of(self._others.value, self._processors, cores),
             capacity=capacity,
             lanes=[_lane(each) for each in lanes],
             price=price,
@@ -75,6 +82,15 @@ class Site:
 
 def _lane(held: promises.Lane) -> Lane:
     return Lane(held.id, held.flow, held.pid, held.cores, held.kept, held.broken, held.close)
+
+
+def busy_of(others: float, machine: float, lent: float) -> float:
+    """Return which share of the cores that a site lends others have: they take first what it does not lend.
+
+    >>> busy_of(others=1.0, machine=2.0, lent=2.0), busy_of(others=1.0, machine=2.0, lent=0.5)
+    (0.5, 0.0)
+    """
+    return max(0.0, others - max(0.0, machine - lent)) / lent if lent > 0 else 1.0
 
 
 def free_memory(info: Path = Path("/proc/meminfo")) -> int:

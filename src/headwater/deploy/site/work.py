@@ -7,7 +7,7 @@ import os
 import shutil
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import NamedTuple
@@ -15,6 +15,7 @@ from typing import NamedTuple
 import msgspec
 
 from headwater import __version__
+from headwater.cores import usable_cores
 from headwater.deploy.ahead import Kept, Sending, large_states, may_lack, sweep
 from headwater.deploy.bridge_ends import (
     note_addresses,
@@ -37,7 +38,6 @@ from headwater.deploy.control.messages import (
     Took,
     Unfit,
 )
-from headwater.deploy.luggage import bring_notes, check_size, lay_bridges, make_safe, packed, unpacked
 from headwater.deploy.part import Part, SealedPart, unpack
 from headwater.deploy.site.agent import (
     Agent,
@@ -56,7 +56,9 @@ from headwater.deploy.site.agent import (
 from headwater.deploy.site.folder import SiteFolder
 from headwater.deploy.site.on_spark import spark_folder
 from headwater.deploy.site.resources import Site
+from headwater.deploy.state_transfer import bring_notes, check_size, lay_bridges, make_safe, packed, unpacked
 from headwater.engine.checkpoint.chain import let_go
+from headwater.engine.checkpoint.store import Stored
 from headwater.errors import HeadwaterError, RateError, RunError
 from headwater.io.lock import Lock
 from headwater.serve.claims import leave_files
@@ -64,6 +66,7 @@ from headwater.serve.service import Service, UnknownFlowError
 
 log = logging.getLogger("headwater.site")
 
+_HEAVY_BYTES = 2**24  #: of large state: more than that does not go as one message, which everybody has in memory
 _LEAVE_S = 20.0  #: for a process to leave whose agent is gone
 _OVER_S = 3600.0  #: after which no move is that state has come for
 _SPARK_LEAVES_S = 60.0  #: and for Spark: a micro-batch comes to its end, and its state is read back
@@ -74,8 +77,24 @@ class _Sampled(msgspec.Struct):
     records_out: dict[str, int]
 
 
+class _Delays(msgspec.Struct, frozen=True):
+    p50: float = 0.0
+    p99: float = 0.0
+
+
+class _Last(msgspec.Struct, frozen=True):
+    records_out: dict[str, int] = {}
+    latency_ms: _Delays = _Delays()
+
+
+class _Process(msgspec.Struct, frozen=True):
+    cores: float = 0.0
+
+
 class _Sample(msgspec.Struct):
     total: _Sampled
+    last: _Last = _Last()
+    process: _Process = _Process()
 
 
 class _Prepared(NamedTuple):
@@ -88,10 +107,12 @@ class Work:
 
     def __init__(self, folder: SiteFolder, service: Service, site: Site | None = None) -> None:
         self.folder, self._service, self._site = folder, service, site or Site()
-        self._agent = Agent({id: not folder.home(id).is_stopped for id in folder.ids()})
+        announced = [path.name for path in folder.ahead.glob("*")]
+        self._agent = Agent({id: not folder.home(id).is_stopped for id in folder.ids()}, announced)
         self._lock = threading.Lock()
         self._prepared: dict[str, _Prepared] = {}  #: those of the agent
         self._sending: Sending | None = None  #: state that goes ahead, of the last move of which some does
+        self._heavy: HandOver | None = None  #: the last that there was too much for to go as one message
         sweep(folder.ahead, _OVER_S, time.time())
 
     @property
@@ -104,10 +125,11 @@ class Work:
         self._service.changed = told
 
     def hello(self) -> Hello:
-        """Return the site's first word."""
+        """Return the site's first word to a coordinator; what one before it was sent may be lost."""
+        self._heavy = None
         listen = self.folder.listen
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-        cores = float(len(os.sched_getaffinity(0)))
+        cores = usable_cores()
         host, is_spark = None if listen is None else listen[0], self.folder.master is not None
         kind: Kind = "spark" if is_spark else "engine"
         return Hello(self.folder.name, __version__, PROTOCOL, host, cores, memory, kind)
@@ -134,11 +156,12 @@ class Work:
         port, routed = read_port(self.folder.sources(id)), read_routed(self.folder.sources(id))
         if status is None:  # the service has not looked at it yet
             return PartState(id, "starting" if self._agent.parts.get(id) else "stopped", port=port, routed=routed)
-        counted, sample = _Sampled(0, {}), None
+        sampled, sample = _Sample(_Sampled(0, {})), None
         with suppress(UnknownFlowError):  # it has been removed since
             sample = self._service.sample_of(id)
         if sample is not None:
-            counted = msgspec.json.decode(sample, type=_Sample).total
+            sampled = msgspec.json.decode(sample, type=_Sample)
+        counted, last = sampled.total, sampled.last
         told = {"id": id, "phase": status["state"], "why": status["why"], "pid": status["pid"], "port": port}
         told |= {
             "routed": routed,
@@ -147,6 +170,8 @@ class Work:
             "records_out": sum(counted.records_out.values()),
             "sinks": counted.records_out,
             "outgoing": read_outgoing(self.folder.sources(id)),
+            "cores": sampled.process.cores,
+            "delay_ms": (last.latency_ms.p50, last.latency_ms.p99) if any(last.records_out.values()) else None,
         }
         return msgspec.convert(told, PartState)
 
@@ -159,8 +184,8 @@ class Work:
                 return self._warm(deed)
             case Unpack():
                 return self._unpack(deed)
-            case HandOver(id, move, known):
-                return self._hand_over(id, move, known)
+            case HandOver():
+                return self._hand_over(deed)
             case SendAhead():
                 return self._send_ahead(deed)
             case SendMore(took):
@@ -189,6 +214,8 @@ class Work:
             part = self._checked(deed.id, deed.sealed)
             pid = self._pid(deed.after)
             self._check_promise(part, pid)  # now, while what runs can just go on
+            self._only(deed.id)
+            Kept(self.folder.ahead / deed.id).expect()
             file = self.folder.prepare(deed.id, part.every, part.promise)
             self._service.warm(deed.id, file)
         except (HeadwaterError, OSError, ValueError) as error:
@@ -199,15 +226,34 @@ class Work:
         return []
 
     def _send_ahead(self, deed: SendAhead) -> list[Message]:
-        """Send large state ahead; what stays at this site is kept here, for the part that comes after."""
+        """Send large state ahead, unless what waits at bridges is too much already: nothing has stopped yet."""
+        self._only(deed.move)
+        try:
+            check_size(sum(each.bytes_kept for each in read_outgoing(self.folder.sources(deed.id)).values()))
+        except RunError as error:
+            return [Unfit(deed.move, str(error))]
+        look = partial(large_states, self.folder.home(deed.id).checkpoint, deed.steps, deed.move)
+        return self._begin_to_send(deed.id, deed.move, deed.steps, look)
+
+    def _begin_to_send(
+        self, id: str, move: str, steps: Mapping[str, str], look: Callable[[], list[tuple[str, Stored]]]
+    ) -> list[Message]:
+        """Send state by pieces; what stays at this site is kept here, for the part that comes after."""
 
         def kept(piece: Piece) -> list[Message] | None:
-            return self._keep_piece(piece) if deed.steps[piece.step] == self.folder.name else None
+            return self._keep_piece(piece) if steps[piece.step] == self.folder.name else None
 
-        checkpoint = self.folder.home(deed.id).checkpoint
-        look = partial(large_states, checkpoint, deed.steps, deed.move)
-        self._sending = Sending(deed.id, deed.move, look, kept)
+        self._sending = Sending(id, move, look, kept)
         return self._sending.more()
+
+    def _only(self, move: str) -> None:
+        """Remove what is here for other moves: there is one at a time, and this site was away when they ended."""
+        for path in self.folder.ahead.glob("*"):
+            if path.name != move:
+                Kept(path).remove()
+        for id in self.folder.prepared_ids():
+            if id != move:
+                self.folder.drop_prepared(id)
 
     def _keep_piece(self, piece: Piece) -> list[Message]:
         try:
@@ -291,9 +337,9 @@ class Work:
                 shutil.copytree(before.dead, home.dead)
         make_safe(home.path)  # before anybody hears that it is here: what it was made from is removed then
 
-    def _hand_over(self, id: str, move: str, known: Sequence[str]) -> list[Message]:
+    def _hand_over(self, deed: HandOver) -> list[Message]:
         """Return the checkpoint of a part once nothing is at work in it: a process may outlive the agent that began it."""
-        home = self.folder.home(id)
+        id, home = deed.id, self.folder.home(deed.id)
         leave_s = _LEAVE_S if self.folder.master is None else _SPARK_LEAVES_S
         until_s = time.monotonic() + leave_s
         self._service.wait_stopped(id, leave_s)
@@ -308,9 +354,13 @@ class Work:
         try:
             if spark_folder(home).exists():  # its process could not have it kept as all others do
                 self._service.rest(id, self.folder.file(id))
-            files = packed(home.checkpoint, known) if home.checkpoint.is_dir() else {}
-            check_size(files, self.folder.name)
-            return [Fetched(id, files, move)]
+            if home.checkpoint.is_dir() and self._heavy != deed:
+                much = large_states(home.checkpoint, deed.steps, deed.move, deed.known)
+                if sum(stored.size for _, stored in much) > _HEAVY_BYTES:
+                    self._heavy = deed  # should that come to nothing, all of it goes
+                    return self._begin_to_send(id, deed.move, deed.steps, lambda: much)
+            files = packed(home.checkpoint, deed.known) if home.checkpoint.is_dir() else {}
+            return [Fetched(id, files, deed.move)]
         except (HeadwaterError, OSError) as error:
             log.error("the checkpoint of part '%s' cannot be taken: %s", id, error)
             return [Unfit(id, f"its checkpoint cannot be taken: {error}")]

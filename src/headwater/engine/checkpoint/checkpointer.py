@@ -17,8 +17,8 @@ from urllib.parse import quote
 from headwater.data.batch import NO_WATERMARK
 from headwater.data.schema import Schema
 from headwater.engine.checkpoint.chain import SMALL_BYTES, Chain, is_held
+from headwater.engine.checkpoint.compatibility import Compatibility
 from headwater.engine.checkpoint.coordinator import Coordinator
-from headwater.engine.checkpoint.fitting import Fitting
 from headwater.engine.checkpoint.ledgers import Ledgers, writer_name, writers_of
 from headwater.engine.checkpoint.recovery import Recovery, heading, identities
 from headwater.engine.checkpoint.store import Store, refuse_others
@@ -26,7 +26,7 @@ from headwater.engine.checkpoint.watch import mend_deleted
 from headwater.errors import RunError, SnapshotError
 from headwater.flow.endpoints import Transaction
 from headwater.io.lock import Lock
-from headwater.io.moved import refuse_moved
+from headwater.io.move_marker import refuse_moved
 from headwater.operators.execution_graph import ExecutionGraph, Instance
 from headwater.operators.operator import FrozenState
 from headwater.operators.queue import Control, Delivery
@@ -89,7 +89,7 @@ class Checkpointer:
         self.recovery: Recovery | None = None
         try:
             if found is not None:
-                self.recovery = Fitting(found, graph.flow, allow_dropped=allow_dropped_state).recovery(graph)
+                self.recovery = Compatibility(found, graph.flow, allow_dropped=allow_dropped_state).recovery(graph)
         except RunError as error:
             raise RunError(f"cannot go on from checkpoint {store.folder}: {error}") from None
         sinks = {instance.step.name: instance.step for instance in graph.instances if instance.step.is_sink}

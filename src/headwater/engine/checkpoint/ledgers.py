@@ -18,7 +18,7 @@ from headwater.flow.endpoints import Transaction
 from headwater.flow.flow import Flow
 from headwater.flow.steps import Step, Write
 from headwater.io.transactions import ledger_of, run_name, transaction_of
-from headwater.io.transactions.ahead import Ahead, Rest
+from headwater.io.transactions.delivery_order import Predecessors, Rest
 
 log = logging.getLogger(__name__)
 
@@ -58,7 +58,7 @@ class Ledgers:
         """Open a step's sink for a writer; one that is new begins, behind what others have left."""
         self.choose_name()
         after = self._known[name][1] if name in self._known else -1
-        ahead = Ahead(self._folder, name)
+        ahead = Predecessors(self._folder, name)
         if self._rests and name not in self.retired:
             own = self._rests.get(name, Rest(name, -1, 0))
             ahead.let_pass(own, (each for each in self._rests.values() if each is not own and self._step(each) == step))

@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import quote
 
 from headwater.data.batch import NO_WATERMARK, Batch
-from headwater.engine.checkpoint.fitting import Fitting
+from headwater.engine.checkpoint.compatibility import Compatibility
 from headwater.engine.checkpoint.in_flight import enqueue
 from headwater.engine.checkpoint.ledgers import Ledgers, writers_of
 from headwater.engine.checkpoint.recovery import Recovery, described, heading, identities
@@ -38,7 +38,7 @@ def moment_of(folder: Path, flow: Flow, *, fresh: Collection[str] = ()) -> Momen
     _check_steps(found, flow, fresh)
     graph = ExecutionGraph.of(flow)
     _check_instances(graph)
-    fitting = Fitting(found, flow)
+    fitting = Compatibility(found, flow)
     moment = Moment(found.number, folder / "sinks")
     before = Recovery(found, graph)
     sources = [each for each in graph.instances if each.step.is_source]

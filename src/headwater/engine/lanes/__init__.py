@@ -1,7 +1,7 @@
 """Lanes: a flow on all cores, as processes with one worker each, forked from the one that was asked to run it.
 
 `layout` says where steps run and what moves, `columns` how much of it, `wiring` makes of that a flow for each lane, with an
-`outlet` and an `inlet` at the ends of each `ring`, and a `share` of each source that all lanes read; `silence` tells
+`outlet` and an `inlet` at the ends of each `ring`, and a `share` of each source that all lanes read; `idleness` tells
 whether one is silent. A `lane` runs its part as the engine runs any flow; `child` is one in another process, `run` all of
 them together, told by `wire` and put together by `accounts` into one report. `checkpoint` has all of them saved; where one
 dies then, all start again, forked by a `fork_server` and as often as `headwater.restarts` allows.

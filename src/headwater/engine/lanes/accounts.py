@@ -9,7 +9,7 @@ from typing import Any
 from headwater.engine.lanes.wire import sample_from_wire
 from headwater.engine.lanes.wiring import Wiring
 from headwater.flow.flow import DEAD_LETTERS, Flow
-from headwater.metrics import Histogram, Report, Sample, StepMetrics
+from headwater.metrics import Histogram, Report, Sample, StepMetrics, added_accounts
 
 _EXAMPLES = 5
 
@@ -62,6 +62,9 @@ class Accounts:
         shed = Counter(first.shed)
         for other in others:
             shed.update(other["shed"])
+        sinks = dict(first.extra.get("sinks", {}))
+        for name, account in ((name, told) for other in others for name, told in other["sinks"].items()):
+            sinks[name] = added_accounts(sinks.get(name, {}), account)
         examples = [letter for each in (first.examples, *(other["examples"] for other in others)) for letter in each]
         return Report(
             flow=self._flow.name,
@@ -76,7 +79,7 @@ class Accounts:
             examples=examples[:_EXAMPLES],
             decisions=first.decisions + sum(other["decisions"] for other in others),
             decision_s=first.decision_s + sum(other["decision_s"] for other in others),
-            extra={**first.extra, **extra},
+            extra={**first.extra, **({"sinks": sinks} if sinks else {}), **extra},
         )
 
 

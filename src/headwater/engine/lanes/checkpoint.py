@@ -25,9 +25,9 @@ from headwater.data.batch import NO_WATERMARK
 from headwater.data.codec import decode, encode
 from headwater.engine.checkpoint.chain import Chain
 from headwater.engine.checkpoint.checkpointer import CheckpointCounts, Checkpointer
+from headwater.engine.checkpoint.compatibility import Compatibility
 from headwater.engine.checkpoint.coordinator import Coordinator
 from headwater.engine.checkpoint.distribution import Distribution
-from headwater.engine.checkpoint.fitting import Fitting
 from headwater.engine.checkpoint.ledgers import Ledgers, writer_name
 from headwater.engine.checkpoint.recovery import Recovery, heading, identities
 from headwater.engine.checkpoint.store import Checkpoint, Store, refuse_others
@@ -39,7 +39,7 @@ from headwater.flow.endpoints import is_inner
 from headwater.flow.flow import Flow
 from headwater.flow.steps import Read
 from headwater.io.lock import Lock
-from headwater.io.moved import refuse_moved
+from headwater.io.move_marker import refuse_moved
 from headwater.operators.execution_graph import ExecutionGraph, Instance
 
 log = logging.getLogger(__name__)
@@ -238,7 +238,7 @@ class LanesCheckpointer:
 
     def _fit(self, found: Checkpoint, *, allow_dropped: bool) -> None:
         try:
-            fitting = Fitting(found, self._flow, self._distribution, allow_dropped=allow_dropped)
+            fitting = Compatibility(found, self._flow, self._distribution, allow_dropped=allow_dropped)
             if not fitting.goes_on_as_it_was():
                 self._found, self._then = fitting.at_rest(), fitting.then
         except RunError as error:

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 
 from headwater.data.batch import END, NO_WATERMARK, Batch
 from headwater.data.schema import Schema
+from headwater.engine.lanes.idleness import Idleness
 from headwater.engine.lanes.ring import BARRIER, IDLE, Bell, Message, Path
-from headwater.engine.lanes.silence import Silence
 from headwater.flow.endpoints import Reject
 
 _NOTHING = Batch.of_watermark(NO_WATERMARK)
@@ -20,7 +20,7 @@ class Inlet:
     `in_order` puts the blocks of all lanes back in the order in which the source was read, by their numbers: any lane may
     have any block. `numbered` hands on the number of each block as its watermark, for steps that know no event time.
     Otherwise records come as they come, and event time is as far as the lane that is behind all others, but for those that
-    say that nobody needs to wait for them. `silence` tells the same of blocks: where nothing has come for long, and nothing
+    say that nobody needs to wait for them. `idleness` tells the same of blocks: where nothing has come for long, and nothing
     is on its way.
     """
 
@@ -35,10 +35,10 @@ class Inlet:
         *,
         in_order: bool = False,
         numbered: bool = False,
-        silence: Silence | None = None,
+        idleness: Idleness | None = None,
     ) -> None:
         self._schema, self.paths, self.data, self.in_order, self.numbered = schema, paths, data, in_order, numbered
-        self.silence = silence
+        self.idleness = idleness
 
     @property
     def schema(self) -> Schema:
@@ -74,9 +74,9 @@ class _InOrder(_Barred):
         self._paths, self._data = list(inlet.paths.values()), inlet.data
         self._block = 0  #: the next
         self._time = NO_WATERMARK
-        self._silence = inlet.silence
-        if self._silence is not None:
-            self._silence.broken()
+        self._idleness = inlet.idleness
+        if self._idleness is not None:
+            self._idleness.broken()
 
     def read(self, limit: int, timeout_s: float) -> Batch | None:
         until = time.monotonic() + timeout_s
@@ -94,14 +94,14 @@ class _InOrder(_Barred):
             return self._nothing()
         self._time = max(self._time, message.watermark)
         self.idle = False
-        if self._silence is not None:
-            self._silence.broken()
+        if self._idleness is not None:
+            self._idleness.broken()
         return _stamped(message, self._time)
 
     def _nothing(self) -> Batch:
         """Have nothing to say, but perhaps that this has lasted for long."""
-        if self._silence is not None and not self.idle:
-            self.idle = self._silence.lasts(self._block)
+        if self._idleness is not None and not self.idle:
+            self.idle = self._idleness.lasts(self._block)
         return _NOTHING
 
     def _take(self) -> Message | None:

@@ -12,11 +12,11 @@ import numpy as np
 from headwater.data.batch import END, NO_WATERMARK, Batch, concat_batches
 from headwater.data.column import Text
 from headwater.data.schema import Schema
+from headwater.engine.lanes.idleness import SourceActivity
 from headwater.engine.lanes.ring import THE_END, Bell, Message, Path, Shortcut, barrier, idle_word
-from headwater.engine.lanes.silence import HandedOut
 from headwater.errors import HeadwaterError
 from headwater.flow.steps import EventTime
-from headwater.operators.broken import as_list
+from headwater.operators.fault_isolation import as_list
 from headwater.operators.keys import without_key
 from headwater.operators.operator import DEAD, spread
 
@@ -48,7 +48,7 @@ class Outlet:
         *,
         blocks: bool = False,
         time: EventTime | None = None,
-        handed: HandedOut | None = None,
+        handed: SourceActivity | None = None,
     ) -> None:
         self.paths, self.room, self.how, self.keys, self.columns = paths, room, how, keys, columns
         self.blocks, self.time, self.handed = blocks, time, handed

@@ -14,6 +14,7 @@ from functools import partial
 from multiprocessing.connection import Connection, wait
 from typing import TYPE_CHECKING, Any, Self
 
+from headwater.cores import whole_cores
 from headwater.engine.checks import check_endpoints
 from headwater.engine.lanes.accounts import Accounts
 from headwater.engine.lanes.child import ABORT, SAMPLE, STOP, Child, DiedError, check_that_it_can_fork, forked, live
@@ -460,5 +461,5 @@ class LanesRun:
 
 
 def available() -> int:
-    """Return how many lanes this machine has room for: one for each processor that may be used."""
-    return len(os.sched_getaffinity(0))
+    """Return how many lanes this machine has room for: one for each core that may be used."""
+    return whole_cores()

@@ -43,6 +43,7 @@ def report_to_wire(report: Report, error: RunError | None) -> dict[str, Any]:
         "dead_letters": report.dead_letters,
         "shed": report.shed,
         "examples": report.examples,
+        "sinks": report.extra.get("sinks", {}),
         "decisions": report.decisions,
         "decision_s": report.decision_s,
         "error": None if error is None else [str(error), error.step],

@@ -8,12 +8,12 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from headwater.data.schema import Schema
+from headwater.engine.lanes.idleness import Activity, Idleness, SourceActivity
 from headwater.engine.lanes.inlet import Inlet
 from headwater.engine.lanes.layout import Layout, Move, To, Where
 from headwater.engine.lanes.outlet import How, Outlet
 from headwater.engine.lanes.ring import CAPACITY, Bell, Path, Ring, Shortcut
 from headwater.engine.lanes.share import Share, SharedPosition, shared
-from headwater.engine.lanes.silence import Handed, HandedOut, Silence
 from headwater.flow.flow import DEAD_LETTER_SCHEMA, DEAD_LETTERS, Flow
 from headwater.flow.ranges import Ranges
 from headwater.flow.steps import Apply, EventTime, Input, Kind, Read, Step, Write
@@ -38,8 +38,8 @@ class Crossing:
     in_order: bool = False  #: blocks of a source, to be put in order by who receives them
     time: EventTime | None = None
     #: of a source: where it is told how far it is handed out; of a stream with event time that may be silent: who tells it
-    handed: HandedOut | None = None
-    source: Handed | None = None
+    handed: SourceActivity | None = None
+    source: Activity | None = None
     paths: dict[tuple[int, int], Path] = field(default_factory=dict)
     bells: dict[tuple[str, int], Bell] = field(default_factory=dict)
 
@@ -82,11 +82,11 @@ class Crossing:
     def inlet(self, lane: int) -> Inlet:
         """Return the end at which a lane receives."""
         paths = {sender: self.paths[sender, lane] for sender in self.senders}
-        numbered, silence = self.how == "blocks", None
+        numbered, idleness = self.how == "blocks", None
         if self.source is not None and self.time is not None and self.time.idle_us is not None:
-            silence = Silence(self.source, self.time.idle_us / 1e6)
+            idleness = Idleness(self.source, self.time.idle_us / 1e6)
         data = self.bells["data", lane]
-        return Inlet(self.schema, paths, data, in_order=self.in_order, numbered=numbered, silence=silence)
+        return Inlet(self.schema, paths, data, in_order=self.in_order, numbered=numbered, idleness=idleness)
 
     def waiting(self) -> int:
         """Return how many records are on their way between processes; within one, only that one can tell."""
@@ -242,7 +242,7 @@ class Wiring:
                 steps.append(self._step(step, where, lane))
         return Flow.of_steps(self._flow.name, steps)
 
-    def _handed_of(self, move: Move) -> Handed | None:
+    def _handed_of(self, move: Move) -> Activity | None:
         """Return who tells how far the source of a stream is handed out; None where nobody asks whether it is silent."""
         if move.time is None or move.time.idle_us is None:
             return None
@@ -252,7 +252,7 @@ class Wiring:
         if step in self._shares:
             return self._shares[step][1].handed
         crossing = self._of_source[step]
-        crossing.handed = crossing.handed or HandedOut()
+        crossing.handed = crossing.handed or SourceActivity()
         crossing.handed.idle_s = min(crossing.handed.idle_s, move.time.idle_us / 1e6)
         return crossing.handed
 

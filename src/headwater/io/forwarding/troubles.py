@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 
 from headwater.errors import HeadwaterError, one_line
-from headwater.operators.broken import error_text
+from headwater.operators.fault_isolation import error_text
 
 log = logging.getLogger(__name__)
 

@@ -18,12 +18,12 @@ from headwater.data.frames import pack
 from headwater.data.schema import Schema
 from headwater.errors import InputError
 from headwater.flow.endpoints import Refused, Sink, all_or_none
+from headwater.io.bounded_writer import BoundedWriter
 from headwater.io.forwarding.order import Newest, Oldest
 from headwater.io.forwarding.refusals import keep_refused
 from headwater.io.forwarding.sender import Sender
 from headwater.io.log import Bounds, Log, records_in
 from headwater.io.sifting import sifted
-from headwater.io.throttled import Throttled
 
 log = logging.getLogger(__name__)
 
@@ -33,7 +33,7 @@ _ENTRY_BYTES = 2**18
 _QUIET_S = 60.0
 
 
-class ForwardWriter(Throttled):
+class ForwardWriter(BoundedWriter):
     """Appends records to a log that a thread drains into the sink.
 
     Records are taken when they are in the log: safe from the end of this process at once, from a power cut within 10 ms or

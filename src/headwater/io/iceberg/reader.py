@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +11,7 @@ from headwater.flow.endpoints import Reject
 from headwater.io.iceberg.files import TableFiles
 from headwater.io.iceberg.ranges import checked
 from headwater.io.iceberg.session import is_away
+from headwater.io.polling import nothing_new
 from headwater.io.ranges.files import check_columns
 
 if TYPE_CHECKING:
@@ -58,10 +58,7 @@ class IcebergReader:
             self._batch = self._batch.slice(len(batch), self._batch.length)
             self._at["row"] += len(batch)
             return Batch(batch.columns, len(batch), stamped(len(batch)))
-        if not self._source.follow:
-            return None
-        time.sleep(min(timeout_s, self._source.poll_s))
-        return Batch.none(self._schema)
+        return nothing_new(self._source, timeout_s)
 
     def close(self) -> None:
         """Let the catalog go."""

@@ -8,7 +8,7 @@ from headwater.data.batch import Batch
 from headwater.data.schema import Schema
 from headwater.errors import InputError
 from headwater.flow.endpoints import Refused
-from headwater.io.gathered import Gathered
+from headwater.io.buffered_writer import BufferedWriter
 from headwater.io.iceberg.uplink import Appends
 from headwater.io.sifting import storable
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from headwater.io.iceberg.endpoint import Iceberg
 
 
-class IcebergWriter(Gathered):
+class IcebergWriter(BufferedWriter):
     """An open table; what is gathered is one snapshot."""
 
     def __init__(self, sink: Iceberg, schema: Schema) -> None:

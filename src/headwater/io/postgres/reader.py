@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 from psycopg import sql
@@ -10,6 +9,7 @@ from psycopg import sql
 from headwater.data.batch import Batch
 from headwater.data.schema import Schema, Type
 from headwater.errors import FlowError, InputError
+from headwater.io.polling import nothing_new
 from headwater.io.postgres.endpoint import Postgres
 from headwater.io.postgres.session import Session, is_away, named
 
@@ -68,10 +68,7 @@ class PostgresReader:
         if rows:
             self.position = rows[-1][self._at]
             return Batch.of(dict(zip(self._schema, zip(*rows, strict=True), strict=True)), self._schema)
-        if not self._source.follow:
-            return None
-        time.sleep(min(timeout_s, self._source.poll_s))
-        return Batch.none(self._schema)
+        return nothing_new(self._source, timeout_s)
 
     def close(self) -> None:
         """Let the server go."""

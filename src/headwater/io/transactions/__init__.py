@@ -3,7 +3,7 @@
 `journal` is what a sink has written, as a small file. `line_file` cuts a text file back to where its last part ended,
 `table` lets the Parquet files of a part appear together, `sqlite` writes a part and its number in one transaction, `spool`
 keeps records for a sink that writes all of them at the end, `outbox` for one behind a network that may be cut (`uplink`),
-with `open_files` that nobody can delete; `ahead` tells which writer's turn it is.
+with `open_files` that nobody can delete; `delivery_order` tells which writer's turn it is.
 `direct` serves every other sink: a part that was cut short is written once more. Spark's micro-batches and
 checkpoints are parts alike.
 """
@@ -29,7 +29,7 @@ def transaction_of(sink: Any, schema: Schema, ledger: Ledger) -> Transaction:
 
         if is_remote(sink):  # a cut uplink must not make dead letters: what is safe in the log is written
             from headwater.io.forwarding import forward
-            from headwater.io.transactions.ahead import FORWARD
+            from headwater.io.transactions.delivery_order import FORWARD
 
             sink = forward(sink, ledger.folder / FORWARD).when(ledger.is_turn_of_entry)
         return Direct(sink, schema, ledger)

@@ -18,11 +18,11 @@ from headwater.data.batch import Batch
 from headwater.data.frames import pack
 from headwater.errors import InputError
 from headwater.flow.endpoints import CutTransaction, Ledger, Refused
+from headwater.io.bounded_writer import BoundedWriter
 from headwater.io.files import explained, replace_whole, sync
 from headwater.io.forwarding.refusals import keep_refused
 from headwater.io.forwarding.troubles import Troubles, told
 from headwater.io.sifting import sifted
-from headwater.io.throttled import Throttled
 from headwater.io.transactions.frames import DamagedError, packed_part, part_in
 from headwater.io.transactions.open_files import OpenFiles
 
@@ -59,7 +59,7 @@ class _Part:
 _EMPTY = _Part(0, 0)
 
 
-class Outbox(Throttled, CutTransaction):
+class Outbox(BoundedWriter, CutTransaction):
     """Keeps parts as files beside the checkpoint; a thread delivers those that are committed, in their order.
 
     A part whose checkpoint is complete is delivered now, or when the other side is back, or by the next run. What the other

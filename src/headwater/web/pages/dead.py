@@ -7,11 +7,10 @@ from urllib.parse import urlencode
 
 import msgspec
 from nicegui import ui
-from starlette.requests import Request
 
 from headwater.web.api import Api, of_flow
 from headwater.web.figures import clipped
-from headwater.web.frame import Frame, empty, title
+from headwater.web.frame import Frame, add_page, empty, title_with_figure
 from headwater.web.series import clock
 from headwater.web.side import Side
 from headwater.web.step_panel import as_text
@@ -30,11 +29,7 @@ _COLUMNS = (
 
 def add(api: Api) -> None:
     """Register the page."""
-
-    @ui.page("/dead/{name}")
-    async def dead_page(request: Request, name: str) -> None:
-        page = _DeadPage(Frame(api, request, "dead", name))
-        await page.frame.every(2.0, page.refresh)
+    add_page(api, "dead", 2.0, _DeadPage)
 
 
 class _DeadPage:
@@ -50,8 +45,7 @@ class _DeadPage:
             self._card = ui.element("section").classes("hw-card")
             with self._card:
                 with ui.element("div").classes("hw-row"):
-                    title("Records that broke a step")
-                    self._count = ui.label().classes("hw-pill").props("data-figure=letters")
+                    self._count = title_with_figure("Records that broke a step", "letters")
                     ui.element("div").classes("hw-grow")
                     self._steps = (
                         ui.select({"": "all steps"}, value="", on_change=lambda event: self._filter(event.value))

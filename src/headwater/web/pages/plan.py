@@ -6,12 +6,11 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from nicegui import ui
-from starlette.requests import Request
 
 from headwater.web.api import Api, ApiError
 from headwater.web.board import Board
 from headwater.web.figures import milliseconds, rate
-from headwater.web.frame import Frame, empty, title
+from headwater.web.frame import Frame, add_page, empty, title
 from headwater.web.plan_words import (
     MEASURES,
     OBJECTIVES,
@@ -47,11 +46,7 @@ _MOST = 12  #: placements side by side
 
 def add(api: Api) -> None:
     """Register the page."""
-
-    @ui.page("/plan")
-    async def plan_page(request: Request) -> None:
-        page = _PlanPage(Frame(api, request, "plan"))
-        await page.frame.every(5.0, page.refresh)
+    add_page(api, "plan", 5.0, _PlanPage)
 
 
 class _PlanPage:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from nicegui import ui
-from starlette.requests import Request
 
 from headwater.web.api import Api, ApiError, of_flow
 from headwater.web.figures import milliseconds, percent, rate
-from headwater.web.frame import Frame, empty, title
+from headwater.web.frame import Frame, add_page, empty, title, title_with_figure
 from headwater.web.table import Column, Table
 
 _LEDGER = (
@@ -35,11 +34,7 @@ _BROKEN = (
 
 def add(api: Api) -> None:
     """Register the page."""
-
-    @ui.page("/promises")
-    async def promises_page(request: Request) -> None:
-        page = _PromisesPage(Frame(api, request, "promises"))
-        await page.frame.every(2.0, page.refresh)
+    add_page(api, "promises", 2.0, _PromisesPage)
 
 
 class _PromisesPage:
@@ -52,8 +47,7 @@ class _PromisesPage:
             self._card = ui.element("section").classes("hw-card")
             with self._card:
                 with ui.element("div").classes("hw-row"):
-                    title("The ledger of this machine")
-                    self._cores = ui.label().classes("hw-pill").props("data-figure=cores")
+                    self._cores = title_with_figure("The ledger of this machine", "cores")
                 self._how = ui.label().classes("hw-soft hw-small")
                 with ui.element("div").classes("hw-bar").style("margin: 10px 0") as bar:
                     self._bar = ui.element("div")

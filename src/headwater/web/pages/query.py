@@ -6,12 +6,11 @@ import re
 from typing import Any
 
 from nicegui import ui
-from starlette.requests import Request
 
 from headwater.web.api import Api, ApiError, of_flow
 from headwater.web.editor import Editor
 from headwater.web.figures import size
-from headwater.web.frame import Frame, empty, title
+from headwater.web.frame import Frame, add_page, empty, title, title_with_figure
 from headwater.web.step_panel import kinds_of, records_table
 
 _LIMIT = 100  #: records of a stream that are looked at, matches of a file that are told
@@ -22,11 +21,7 @@ _STREAM = "stream"  #: what records are called whose step, or file, has a name t
 
 def add(api: Api) -> None:
     """Register the page."""
-
-    @ui.page("/query/{name}")
-    async def query_page(request: Request, name: str) -> None:
-        page = _QueryPage(Frame(api, request, "query", name))
-        await page.frame.every(1.0, page.refresh)
+    add_page(api, "query", 1.0, _QueryPage)
 
 
 class _QueryPage:
@@ -151,8 +146,7 @@ class _Answer:
         self._card = ui.element("section").classes("hw-card")
         with self._card:
             with ui.element("div").classes("hw-row"):
-                title("Matches")
-                self._count = ui.label().classes("hw-pill").props("data-figure=matches")
+                self._count = title_with_figure("Matches", "matches")
                 self._dead = ui.label().classes("hw-pill waiting")
             self._says = ui.label().classes("hw-soft")
             self._rows = ui.element("div").classes("hw-scroll")

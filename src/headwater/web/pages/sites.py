@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from nicegui import ui
-from starlette.requests import Request
 
 from headwater.web.api import Api
 from headwater.web.figures import count, milliseconds, rate
-from headwater.web.frame import Frame, empty, title
+from headwater.web.frame import Frame, add_page, empty, title, title_with_figure
 from headwater.web.netmap import NetMap
 from headwater.web.site_panel import SitePanel
 from headwater.web.site_words import figures_of, moves_of, prices_of, verdict
@@ -53,11 +52,7 @@ _JOIN = "headwater site token barn > barn.token\nheadwater site --token barn.tok
 
 def add(api: Api) -> None:
     """Register the page."""
-
-    @ui.page("/sites")
-    async def sites_page(request: Request) -> None:
-        page = _SitesPage(Frame(api, request, "sites"))
-        await page.frame.every(1.0, page.refresh)
+    add_page(api, "sites", 1.0, _SitesPage)
 
 
 class _SitesPage:
@@ -76,8 +71,7 @@ class _SitesPage:
             self._card = ui.element("section").classes("hw-card")
             with self._card:
                 with ui.element("div").classes("hw-row"):
-                    title("Sites")
-                    self._policy = ui.label().classes("hw-pill").props("data-figure=policy")
+                    self._policy = title_with_figure("Sites", "policy")
                 with ui.element("div").classes("hw-scroll"):
                     self._map = NetMap(self._side.open)
                 with ui.element("div").classes("hw-scroll").style("margin-top: 14px"):

@@ -6,11 +6,10 @@ from bisect import bisect_left
 from typing import Any
 
 from nicegui import ui
-from starlette.requests import Request
 
 from headwater.web.api import Api, ApiError, of_flow
 from headwater.web.figures import milliseconds, percent
-from headwater.web.frame import Frame, empty, title
+from headwater.web.frame import Frame, add_page, empty, title, title_with_figure
 from headwater.web.range import Range
 from headwater.web.reading import cells_of, steps_now, verdict
 from headwater.web.series import Series, clock, series_of
@@ -37,11 +36,7 @@ _COLUMNS = (
 
 def add(api: Api) -> None:
     """Register the page."""
-
-    @ui.page("/time/{name}")
-    async def time_page(request: Request, name: str) -> None:
-        page = _TimePage(Frame(api, request, "time", name))
-        await page.frame.every(5.0, page.refresh)
+    add_page(api, "time", 5.0, _TimePage)
 
 
 class _TimePage:
@@ -63,8 +58,7 @@ class _TimePage:
             self._then = ui.element("section").classes("hw-card")
             with self._then:
                 with ui.element("div").classes("hw-row"):
-                    title("The flow at a moment")
-                    self._moment = ui.label().classes("hw-pill").props("data-figure=moment")
+                    self._moment = title_with_figure("The flow at a moment", "moment")
                     now = ui.button("Now").props("flat dense no-caps")
                 self._range = Range("Moment", self._show)
                 now.on_click(self._range.follow)

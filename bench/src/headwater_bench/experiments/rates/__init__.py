@@ -13,18 +13,27 @@ figures    pictures and CSV
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 __all__ = ["run", "table"]
 
 
-def run(quick: bool = False, output: Path | None = None, *, only: Sequence[str] | None = None) -> dict[str, Any]:
-    """Answer every question, or some; a part that breaks says so in its place, and the others go on."""
+def run(
+    quick: bool = False,
+    output: Path | None = None,
+    *,
+    only: Sequence[str] | None = None,
+    tell: Callable[[str], None] = lambda text: None,
+) -> dict[str, Any]:
+    """Answer every question, or some; a part that breaks says so in its place, and the others go on.
+
+    What a part has found is written as it ends.
+    """
     from headwater_bench.experiments.rates import sitting  # a lap, whose start is measured, does without
 
-    return sitting.run(quick, output, only)
+    return sitting.run(quick, output, only, tell)
 
 
 def table(answer: dict[str, Any]) -> str:

@@ -14,6 +14,7 @@ from typing import Any
 from headwater.flow.contract import Contract
 from headwater.flow.profile import Profile
 from headwater.rate.estimate import cores, tick_of
+from headwater.rate.grade import grade_here
 from headwater.rate.ledger import LANE, Ledger
 from headwater_bench.experiments.rates.lap import Lap, started
 from headwater_bench.experiments.rates.scan import scan
@@ -49,7 +50,7 @@ def _wanted(known: dict[str, Profile], name: str, rate_hz: float, bound_s: float
 
 def _mix(chance: random.Random, known: dict[str, Profile], forced: bool) -> list[tuple[str, float, float, float]]:
     """Draw flows until what they want is near what may be promised or, to be forced in, well above it."""
-    capacity = Ledger().capacity
+    capacity = Ledger(grade_here().cores).capacity
     goal = capacity * (chance.uniform(FORCED, 1.6) if forced else chance.uniform(0.4, 0.95))
     mix: list[tuple[str, float, float, float]] = []
     total, misses = 0.0, 0

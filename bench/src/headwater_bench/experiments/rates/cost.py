@@ -10,8 +10,8 @@ import statistics
 from pathlib import Path
 from typing import Any
 
-from headwater.rate.born import Kept
 from headwater.rate.client import Client
+from headwater.rate.fork_context import KeptBy
 from headwater.rate.forks import forked
 from headwater.rate.messages import Status
 from headwater_bench.experiments.rates.isolation import MIX
@@ -27,7 +27,7 @@ def measure(quick: bool, profiles: dict[str, str], home: Path) -> dict[str, Any]
     seconds, times = (2, 2) if quick else (4, 3)
     # both go home after a minute without a promise, and are to be there as on a machine that has some
     Client(home).say(Status())
-    forked("os:getpid", [], Kept(0), home).wait()
+    forked("os:getpid", [], KeptBy(0), home).wait()
     answer: dict[str, Any] = {}
     for name, rate_hz in MIX.items():
         laps = {

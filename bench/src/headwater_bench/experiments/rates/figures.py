@@ -220,7 +220,7 @@ def _cores(part: dict[str, Any], path: Path) -> None:
     lanes = part["two_lanes_over_one"]
     places = range(len(lanes))
     for number, (key, label) in enumerate(_TWO.items()):
-        right.bar([at + 0.4 * number for at in places], [row[key] for row in lanes.values()], 0.4, label=label)
+        right.bar([at + 0.4 * number for at in places], [row.get(key, 0.0) for row in lanes.values()], 0.4, label=label)
     right.set_xticks([at + 0.2 for at in places], [flow.upper() for flow in lanes])
     right.set(ylabel="two lanes over one, messages/s", ylim=(0, 2.4), title="for real, on this machine")
     right.legend(fontsize=8, loc="upper left")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
+from headwater.cores import whole_cores
 from headwater_bench.experiments.rates.lap import Lap, started
 from headwater_bench.experiments.rates.scan import NEIGHBOURS, running
 from headwater_bench.experiments.rows import text_table
@@ -19,7 +19,7 @@ _TIMES = 10  #: as much as they were promised, that greedy lanes are offered
 def measure(quick: bool, profiles: dict[str, str], home: Path) -> dict[str, Any]:
     """Run promised ETL beside each neighbour in turn."""
     seconds = 2 if quick else 8
-    cores = len(os.sched_getaffinity(0))
+    cores = whole_cores()
     answer = {}
     for name in NEIGHBOURS:
         beside = running(NEIGHBOURS[name], 1 if name == "forks" else 4 * cores)

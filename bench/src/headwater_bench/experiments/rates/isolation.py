@@ -29,7 +29,8 @@ SETTINGS: dict[str, list[dict[str, float | str]]] = {
 """What suits a system was not known beforehand: each is tried, and the best is shown."""
 
 ADAPTS_S = 12
-"""Seconds of a lap of a system that adapts: two of its longest intervals, and some more to gain by what it did."""
+"""Seconds of a lap of a system that adapts: two of its longest intervals, and some more to gain by what it did. The others,
+which have nothing to adapt, are judged as long unless in a hurry."""
 
 
 def measure(quick: bool, profiles: dict[str, str], home: Path) -> dict[str, Any]:
@@ -62,7 +63,7 @@ def _seconds(system: str, quick: bool) -> int:
         return 5 if quick else WINDOWS // len(MIX)
     if system in SETTINGS:
         return ADAPTS_S
-    return 2 if quick else 3
+    return 2 if quick else ADAPTS_S
 
 
 def _suited(

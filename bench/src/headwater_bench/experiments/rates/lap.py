@@ -21,8 +21,8 @@ import msgspec
 
 from headwater.clock import now_ns
 from headwater.errors import RateError, RunError
-from headwater.rate.born import Kept
 from headwater.rate.client import connected
+from headwater.rate.fork_context import KeptBy
 from headwater.rate.forks import forked
 from headwater.rate.grade import grade_here
 from headwater.rate.peer import peer
@@ -162,7 +162,7 @@ def _new(lap: str, home: Path, fds: tuple[int, int, int]) -> tuple[int, Callable
 
 def _forked(lap: str, home: Path, fds: tuple[int, int, int]) -> tuple[int, Callable[[], Any]]:
     program = "headwater_bench.experiments.rates.lap:main"
-    process = forked(program, [lap], Kept(0), home, fds, {"HEADWATER_RUNTIME": str(home)})
+    process = forked(program, [lap], KeptBy(0), home, fds, {"HEADWATER_RUNTIME": str(home)})
     return process.pid, process.wait
 
 

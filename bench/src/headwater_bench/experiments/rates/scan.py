@@ -9,6 +9,8 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from headwater.cores import usable_cores
+
 _SCAN = "import math\nx = 0.5\nwhile True:\n    for i in range(10000): x = math.sin(x + i) * math.exp(-x * x)"
 #: one call into C that does not give the interpreter's lock back
 _HOLDER = "import re\ntext = 'a' * 27\nwhile True: re.match('(a?){27}a{27}b', text)"
@@ -19,7 +21,7 @@ NEIGHBOURS = {"python": _SCAN, "lock": _HOLDER, "forks": _FORKS}
 @contextmanager
 def scan(percent: float) -> Iterator[None]:
     """Let SCAN want so many percent of the whole machine, 100 being all cores busy."""
-    with running(_SCAN, round(percent / 100 * len(os.sched_getaffinity(0)))):
+    with running(_SCAN, round(percent / 100 * usable_cores())):
         yield
 
 

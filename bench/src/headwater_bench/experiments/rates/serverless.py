@@ -23,6 +23,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from headwater.cores import whole_cores
 from headwater.data.batch import NO_WATERMARK, Batch, concat_batches
 from headwater.data.frames import pack, unpack_frame
 from headwater.engine.warm import load_kernels
@@ -44,7 +45,7 @@ class Serverless:
 
     def __init__(self, lap: Lap, source: Offered, judge: Judge) -> None:
         self._alert_s = float(lap.settings.get("alert_s", 0.1))
-        self._most = int(lap.settings.get("most", 2 * len(os.sched_getaffinity(0))))
+        self._most = int(lap.settings.get("most", 2 * whole_cores()))
         self._every_s = float(lap.settings.get("interval_s", 1.0))
         self._lap, self._done = lap, threading.Event()
         self._containers = Containers() if lap.settings.get("containers") else None  # before there are processes

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
+
+import msgspec
 
 from headwater.errors import RateError, RunError, listed, suggestion
 from headwater.rate.grade import grade_here
@@ -38,8 +41,16 @@ PARTS: dict[str, Part] = {
 }
 
 
-def run(quick: bool, output: Path | None, only: Sequence[str] | None) -> dict[str, Any]:
-    """Answer every question, or some; a part that breaks says so in its place, and the others go on."""
+def run(
+    quick: bool,
+    output: Path | None,
+    only: Sequence[str] | None,
+    tell: Callable[[str], None] = lambda text: None,
+) -> dict[str, Any]:
+    """Answer every question, or some; a part that breaks says so in its place, and the others go on.
+
+    All that is known so far is written after each part: who interrupts a sitting has the parts that were done.
+    """
     chosen = list(only or PARTS)
     for name in chosen:
         if name not in PARTS:
@@ -53,19 +64,29 @@ def run(quick: bool, output: Path | None, only: Sequence[str] | None) -> dict[st
         "quick": quick,
     }
     with tempfile.TemporaryDirectory(prefix="headwater-profiles-") as folder, home() as at:
+        tell("measuring what the flows need")
         profiles = of_mix(isolation.MIX, Path(folder), 0.5 if quick else 1.0)
         for name in chosen:
             began_s = time.monotonic()
+            tell(f"{name}, part {chosen.index(name) + 1} of {len(chosen)}")
             try:
                 answer[name] = PARTS[name].measure(quick, profiles, at)
-            except (AssertionError, RunError, RateError) as error:
-                # a check that failed, or a promise that was refused, is an answer, and must be seen
+            except (AssertionError, RunError, RateError, subprocess.TimeoutExpired) as error:
+                # a check that failed, a promise that was refused, or what hangs, is an answer, and must be seen
                 answer.setdefault("failed", {})[name] = str(error)
+                tell(f"{name} failed: {error}")
             answer.setdefault("took_s", {})[name] = round(time.monotonic() - began_s, 1)
-    if output is not None:
-        figures.write(answer, output)
-        (output / "rates.txt").write_text(table(answer) + "\n")
+            if output is not None:
+                _write(answer, name, output)
     return answer
+
+
+def _write(answer: dict[str, Any], name: str, output: Path) -> None:
+    """Write what is known after a part: pictures and CSV of that, and all answers so far."""
+    output.mkdir(parents=True, exist_ok=True)
+    (output / "rates.json").write_bytes(msgspec.json.format(msgspec.json.encode(answer)) + b"\n")
+    (output / "rates.txt").write_text(table(answer) + "\n")
+    figures.write({key: part for key, part in answer.items() if key == name}, output)
 
 
 def table(answer: dict[str, Any]) -> str:

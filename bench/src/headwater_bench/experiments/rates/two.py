@@ -56,14 +56,22 @@ class Asked(msgspec.Struct, frozen=True):
 def measure(
     flows: Sequence[str], seconds: float, times: int, profiles: dict[str, str], home: Path
 ) -> dict[str, dict[str, Any]]:
-    """Run each flow in one lane and in two, by turns; medians."""
-    answer = {}
+    """Run each flow in one lane and in two, by turns; medians. What fails is told beside the rest, as `failed`."""
+    answer: dict[str, dict[str, Any]] = {}
     for name in flows:
         demand = Profile.load(Path(profiles[name])).demand
         assert demand is not None
         rates = {lanes: promisable_hz(demand, lanes) for lanes in (1, 2)}
         full = {lanes: Asked(name, hz, _OFFERED_HZ, seconds, profiles[name]) for lanes, hz in rates.items()}
-        laps = [(lanes, _lap(full[lanes], lanes, home)) for _ in range(times) for lanes in (1, 2)]
+        try:
+            kept = _kept(name, rates, seconds, profiles[name], home)
+        except AssertionError as error:  # what is done at most is known all the same
+            kept = {"failed": str(error)}
+        try:
+            laps = [(lanes, _lap(full[lanes], lanes, home)) for _ in range(times) for lanes in (1, 2)]
+        except AssertionError as error:
+            answer[name] = {**kept, "failed": "; ".join(filter(None, (kept.get("failed"), str(error))))}
+            continue
         one_hz, two_hz = (statistics.median(lap["done_hz"] for of, lap in laps if of == lanes) for lanes in (1, 2))
         answer[name] = {
             "two_over_one": round(two_hz / one_hz, 3),
@@ -71,7 +79,7 @@ def measure(
             "two_hz": round(two_hz),
             "cores": [round(statistics.median(lap["cores"] for of, lap in laps if of == lanes), 3) for lanes in (1, 2)],
             "times": times,
-            **_kept(name, rates, seconds, profiles[name], home),
+            **kept,
         }
     return answer
 
@@ -96,13 +104,16 @@ def _kept(name: str, rates: dict[int, float], seconds: float, profile: str, home
 
 def _lap(asked: Asked, lanes: int, home: Path) -> dict[str, Any]:
     """Have a process of its own run it: lanes are forked where no other threads are."""
-    done = subprocess.run(
-        [sys.executable, "-m", __name__, msgspec.json.encode(asked).decode()],
-        env={**os.environ, "HEADWATER_RUNTIME": str(home), "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-        capture_output=True,
-        timeout=_LONGEST_S + asked.seconds,
-        check=False,
-    )
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", __name__, msgspec.json.encode(asked).decode()],
+            env={**os.environ, "HEADWATER_RUNTIME": str(home), "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            capture_output=True,
+            timeout=_LONGEST_S + asked.seconds,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as late:
+        raise AssertionError(f"{asked.flow} in {lanes} lanes: nothing within {late.timeout:g} s") from None
     if done.returncode:
         raise AssertionError(f"{asked.flow} in {lanes} lanes: {done.stderr.decode()[-1000:]}")
     saw: dict[str, Any] = msgspec.json.decode(done.stdout)

@@ -7,6 +7,7 @@ from promised import demand
 
 from headwater import Contract, rate
 from headwater.rate.client import Client, board
+from headwater.rate.grade import grade_here
 from headwater.rate.ledger import Ledger
 from headwater.rate.messages import Ask
 
@@ -15,7 +16,7 @@ CONTRACT = Contract(1000.0, 0.2)
 
 def test_a_machine_without_promises_has_all_its_room(home):
     found = rate.room(home)
-    assert (found.left, found.holders) == (Ledger().capacity, ())
+    assert (found.left, found.holders) == (Ledger(grade_here().cores).capacity, ())
     assert found.would_fit(demand(0.5).demand, CONTRACT).fits
     assert board(home) is None  # nobody was started for that
 

@@ -5,26 +5,26 @@ import pytest
 
 from headwater import net as nets
 from headwater.deploy.chart import MOST, Chart
-from headwater.deploy.coordinator.flowing import Flowing, link
 from headwater.deploy.coordinator.moves import MoveAccount, Moves
 from headwater.deploy.coordinator.stages import Stages
 from headwater.deploy.coordinator.state import Deployment, Move
+from headwater.deploy.coordinator.traffic import Traffic, link
 from headwater.net.table import net_from_table
 
 
 def test_a_rate_is_of_the_last_seconds_and_a_part_that_starts_again_counts_anew():
-    flowing = Flowing()
+    traffic = Traffic()
     for second in range(20):
-        flowing.note("tanks-1", float(second), {"means (sent)": 100 * second, "alarms": second})
-    assert flowing.hz("means (sent)") == pytest.approx(100.0)
-    (stream,) = flowing.of(["means"])
+        traffic.note("tanks-1", float(second), {"means (sent)": 100 * second, "alarms": second})
+    assert traffic.hz("means (sent)") == pytest.approx(100.0)
+    (stream,) = traffic.of(["means"])
     assert stream == {"stream": "means", "records": 1900, "hz": 100.0}
-    flowing.note("tanks-1", 20.0, {"means (sent)": 5})
-    assert flowing.hz("means (sent)") == 0.0
-    flowing.note("tanks-1", 21.0, {"means (sent)": 15})
-    assert flowing.hz("means (sent)") == pytest.approx(10.0)
-    flowing.note("tanks-2", 22.0, {})
-    assert flowing.of(["means"]) == []
+    traffic.note("tanks-1", 20.0, {"means (sent)": 5})
+    assert traffic.hz("means (sent)") == 0.0
+    traffic.note("tanks-1", 21.0, {"means (sent)": 15})
+    assert traffic.hz("means (sent)") == pytest.approx(10.0)
+    traffic.note("tanks-2", 22.0, {})
+    assert traffic.of(["means"]) == []
 
 
 def farm():
@@ -37,9 +37,9 @@ def farm():
 
 
 def test_a_link_tells_how_far_apart_its_sites_are_in_the_net():
-    flowing = Flowing()
-    flowing.note("tanks-1", 0.0, {"levels (sent)": 7})
-    told = link("barn", "shed", ["levels", "alarms"], flowing, Chart.of(farm()))
+    traffic = Traffic()
+    traffic.note("tanks-1", 0.0, {"levels (sent)": 7})
+    told = link("barn", "shed", ["levels", "alarms"], traffic, Chart.of(farm()))
     assert told["latency_s"] == pytest.approx(0.007)
     assert told["streams"] == [{"stream": "levels", "records": 7, "hz": 0.0}]
     assert link("barn", "nowhere", [], None, Chart.of(farm()))["latency_s"] is None

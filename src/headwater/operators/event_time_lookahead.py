@@ -11,12 +11,12 @@ from headwater.data.batch import CREATED, NO_WATERMARK, Batch, concat_batches
 from headwater.data.column import Array, Nullable
 from headwater.flow.steps import EventTime, Filter, OnTheWay, Select, Split, Union
 from headwater.operators import build
-from headwater.operators.broken import as_list, without_the_broken
+from headwater.operators.fault_isolation import as_list, without_the_broken
 from headwater.operators.operator import Operator
 from headwater.operators.time import EventTimeOperator
 
 
-class TimesAhead:
+class EventTimeLookahead:
     """Runs the steps on the way to event time, which keep nothing, for the times alone: what else they make is dropped."""
 
     def __init__(self, way: Sequence[OnTheWay]) -> None:

@@ -16,7 +16,7 @@ from headwater.rate.reservation import Reservation
 log = logging.getLogger(__name__)
 
 
-class Ahead:
+class AdvanceReservation:
     """A line to the supervisor, which is started where there is none, and what it holds for a flow of this process.
 
     Where it refuses, what is in the way may be gone by the time the flow starts, such as the part that this one takes the

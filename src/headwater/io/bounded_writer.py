@@ -11,7 +11,7 @@ def _nobody(share: float) -> None:
     """Hear how much room is taken."""
 
 
-class Throttled(ABC):
+class BoundedWriter(ABC):
     """Tells whoever wants to know how much of its room is taken; the threads that may call `_tell_room` take turns."""
 
     def __init__(self) -> None:

@@ -11,7 +11,7 @@ from headwater.flow.endpoints import Refused
 _ROWS = 2**16  # gathered for a file, which a table with many small ones would be slow to read
 
 
-class Gathered(ABC):
+class BufferedWriter(ABC):
     """An open table; records are there when they are enough for a file, or it is closed."""
 
     def __init__(self) -> None:

@@ -11,7 +11,7 @@ from headwater.errors import RateError
 
 
 @contextmanager
-def alone(path: Path, otherwise: str) -> Iterator[None]:
+def exclusive(path: Path, otherwise: str) -> Iterator[None]:
     """Hold the lock of a file; where another process has it, raise a RateError that says so."""
     with path.open("w") as held:
         try:

@@ -22,7 +22,7 @@ from headwater.io.files import sync
 
 _BRIDGE = "bridge"  #: the folder in a sink's notes that makes it the end of a bridge
 _WAITING = "waiting"  #: the folder, among what travels, of what waits at each bridge
-MOST_BYTES = 10**9  #: of one part: it goes as one message
+MOST_BYTES = 5 * 10**8  #: of one part: it goes as one message, which all who have to do with it have in memory
 _AT_ONCE = 16  #: files that a disk is asked to have safe: it has all of them in about the time of one
 
 
@@ -42,7 +42,7 @@ def packed(checkpoint: Path, known: Collection[str] = ()) -> dict[str, bytes]:
 
     That is the last checkpoint, with those that it builds on, and of each stream that leaves what some site may not have.
     Logs are opened as they are when the part goes on, so that it still can. State that is `known` where it will be needed is
-    left out, and not even read: records wait.
+    left out, and not even read: records wait. RunError for more than can travel: the flow then goes on as it was.
     """
     store = Store(checkpoint, PassingDisk())
     found = store.latest(marks(known))
@@ -50,20 +50,21 @@ def packed(checkpoint: Path, known: Collection[str] = ()) -> dict[str, bytes]:
         return {}
     paths = store.files(found.number)
     short = with_marks(found)
+    check_size(sum(path.stat().st_size for path in paths) if short is None else len(short))
     files = {path.name: path.read_bytes() for path in paths} if short is None else {paths[0].name: short}
     for folder in checkpoint.glob(f"sinks/*/{_BRIDGE}"):
         outlet = unquote(folder.parent.name)
         if outlet in found.content["steps"]:  # else nothing counts of what was written since that checkpoint
             files[f"{_WAITING}/{_file(outlet)}"] = _waiting(folder, found.number)
+    check_size(sum(map(len, files.values())))
     return files
 
 
-def check_size(files: Mapping[str, bytes], site: str) -> None:
-    """Raise RunError for more than can travel: the flow then goes on as it was."""
-    size = sum(map(len, files.values()))
+def check_size(size: int, whose: str = "the part") -> None:
+    """Raise RunError for more bytes than can travel while a part stands still."""
     if size > MOST_BYTES:
         raise RunError(
-            f"the state of the part at site '{site}', and what waits at its bridges, have {size:,} bytes, of which "
+            f"what has changed of the state of {whose}, and what waits at its bridges, have {size:,} bytes, of which "
             f"{MOST_BYTES:,} can travel: move fewer steps at once, or wait until less waits"
         )
 

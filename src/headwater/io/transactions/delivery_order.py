@@ -49,7 +49,7 @@ class _Border(msgspec.Struct):
     rests: list[Rest]
 
 
-class Ahead:
+class Predecessors:
     """What goes ahead of a writer's own; noted until it is delivered, for later runs too."""
 
     def __init__(self, checkpoint: Path, writer: str) -> None:

@@ -5,7 +5,7 @@ from urllib.parse import quote
 from headwater.data.batch import Batch
 from headwater.data.frames import pack
 from headwater.deploy.bridge.buffer import LogBuffer
-from headwater.deploy.luggage import Waiting, lay_bridges, note_waiting, packed, unpacked, waiting
+from headwater.deploy.state_transfer import Waiting, lay_bridges, note_waiting, packed, unpacked, waiting
 from headwater.engine.checkpoint.recovery import VERSION
 from headwater.engine.checkpoint.store import Store
 

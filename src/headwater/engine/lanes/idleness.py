@@ -10,12 +10,12 @@ from math import inf
 
 import numpy as np
 
-Handed = Callable[
+Activity = Callable[
     [], tuple[int, float]
 ]  #: the blocks that a source has handed out, and until when it was busy, at least
 
 
-class HandedOut:
+class SourceActivity:
     """What lane 0 tells the others of a source that it reads; made before the processes part."""
 
     def __init__(self) -> None:
@@ -40,10 +40,10 @@ class HandedOut:
 
 
 @dataclass(slots=True)
-class Silence:
+class Idleness:
     """Tells whether nothing has come by a stream for so long, and nothing of its source is on its way."""
 
-    handed: Handed
+    handed: Activity
     idle_s: float
     since_s: float = 0.0  #: when something last came, or was on its way
 

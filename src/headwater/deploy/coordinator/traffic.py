@@ -12,7 +12,7 @@ from headwater.deploy.cut import outlet_of
 _SPAN_S = 5.0  #: over which a rate is taken: a part counts each second, and is heard of twice as often
 
 
-class Flowing:
+class Traffic:
     """The sinks of one part, bridges among them: how many records each has taken, and how many a second of late."""
 
     def __init__(self) -> None:
@@ -47,9 +47,9 @@ class Flowing:
         ]
 
 
-def link(one: str, other: str, crossing: Iterable[str], flowing: Flowing | None, chart: Chart | None) -> dict[str, Any]:
+def link(one: str, other: str, crossing: Iterable[str], traffic: Traffic | None, chart: Chart | None) -> dict[str, Any]:
     """Describe what crosses from a site to another, as the sender tells it, and how far apart they are in the net."""
-    streams = [] if flowing is None else flowing.of(crossing)
+    streams = [] if traffic is None else traffic.of(crossing)
     return {
         "from": one,
         "to": other,

@@ -1,31 +1,31 @@
-"""What can be wished of a coordinator and of plans, as it is sent."""
+"""What can be asked of a coordinator and of plans, as it is sent."""
 
 from __future__ import annotations
 
 import msgspec
 
 
-class MoveWish(msgspec.Struct, forbid_unknown_fields=True):
+class MoveRequest(msgspec.Struct, forbid_unknown_fields=True):
     """Steps, and where they should run."""
 
     steps: list[str]
     site: str
 
 
-class DrainWish(msgspec.Struct, forbid_unknown_fields=True):
+class DrainRequest(msgspec.Struct, forbid_unknown_fields=True):
     """A site that should run nothing but what cannot be elsewhere."""
 
     site: str
     to: str = ""  #: where its steps should go; the policy chooses if it is not said
 
 
-class OpenWish(msgspec.Struct, forbid_unknown_fields=True):
+class OpenRequest(msgspec.Struct, forbid_unknown_fields=True):
     """A site that was drained."""
 
     site: str
 
 
-class PlanWish(msgspec.Struct, forbid_unknown_fields=True):
+class PlanRequest(msgspec.Struct, forbid_unknown_fields=True):
     """A flow to be placed on a net."""
 
     flow: str
@@ -33,7 +33,7 @@ class PlanWish(msgspec.Struct, forbid_unknown_fields=True):
     objective: str = ""  #: that of the model of time, if none is said
 
 
-class FrontWish(msgspec.Struct, forbid_unknown_fields=True):
+class FrontRequest(msgspec.Struct, forbid_unknown_fields=True):
     """Two measures, of which less of the one costs the other."""
 
     flow: str
@@ -42,7 +42,7 @@ class FrontWish(msgspec.Struct, forbid_unknown_fields=True):
     other: str
 
 
-class TryWish(msgspec.Struct, forbid_unknown_fields=True):
+class TryRequest(msgspec.Struct, forbid_unknown_fields=True):
     """A placement by hand."""
 
     flow: str
@@ -51,7 +51,7 @@ class TryWish(msgspec.Struct, forbid_unknown_fields=True):
     objective: str = ""
 
 
-class RehearsalWish(msgspec.Struct, forbid_unknown_fields=True):
+class RehearsalRequest(msgspec.Struct, forbid_unknown_fields=True):
     """A placement to be played in virtual time."""
 
     flow: str

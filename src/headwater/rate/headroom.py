@@ -74,8 +74,9 @@ def room(home: Path | None = None) -> Room:
     """Return what may be promised here; all of it, where no supervisor runs."""
     found = board(home)
     if found is None:
-        ledger = Ledger()
-        return Room(ledger.cores, ledger.capacity, ledger.left, grade_here().name)
+        grade = grade_here()
+        ledger = Ledger(grade.cores)
+        return Room(ledger.cores, ledger.capacity, ledger.left, grade.name)
     holders = tuple(
         Holder(each.flow, each.contract, each.cores, each.used, each.kept, each.broken) for each in found.lanes
     )

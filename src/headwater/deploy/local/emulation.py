@@ -7,6 +7,7 @@ import subprocess
 from collections.abc import Sequence
 from contextlib import nullcontext
 
+from headwater.cores import usable_cores
 from headwater.deploy.bridge.links import Address
 from headwater.deploy.local.carrier import Carrier, address_of
 from headwater.deploy.local.cuts import CutLink
@@ -22,7 +23,7 @@ from headwater.rate import cgroups
 _LEAST_CORES = 0.2  #: with less a site takes minutes to start
 
 
-class Ground:
+class Emulation:
     """Where the sites of a net start; `told` says in a line each what this machine does not allow, and what it does."""
 
     def __init__(
@@ -48,6 +49,7 @@ class Ground:
         self._relay: Relay | None = None
         self._quotas: Quotas | None = None
         self._cores: dict[str, float] = {}
+        self.core_ips = core_ips
         try:
             if namespaces:
                 self._part(Wires.of(net, sites), servers)
@@ -80,11 +82,19 @@ class Ground:
         asking = [each for each in links if each.other == COORDINATOR]
         self._relay.cut({(self._number[each.one], self._servers[0]): each.how for each in asking})
 
-    def start(self, site: str, command: Sequence[str]) -> subprocess.Popen[bytes]:
-        """Start a process at a site, in a session of its own; its input ends when this process does, however that comes."""
+    def share(self, site: str) -> float | None:
+        """Return the cores that the processes of a site may take; None where those are all of the machine."""
+        return self._cores.get(site) if self._quotas is not None else None
+
+    def start(self, site: str, command: Sequence[str], **variables: str) -> subprocess.Popen[bytes]:
+        """Start a process at a site, in a session of its own; its input ends when this process does, however that comes.
+
+        `variables` are those of the environment that it has of its own.
+        """
         there = self._namespaces[self._number[site]].inside() if self._namespaces else nullcontext()
         with there:
-            process = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
+            own = {**os.environ, **variables}
+            process = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True, env=own)
         if self._quotas is not None and site in self._cores:
             self._quotas.bound(process.pid, self._number[site], self._cores[site])
         return process
@@ -122,7 +132,7 @@ class Ground:
 
     def _ration(self, cores: dict[str, float]) -> None:
         """Bound the cores of sites that are slower than this machine, where control groups can be made."""
-        most = float(len(os.sched_getaffinity(0)))
+        most = usable_cores()
         self._cores = {site: max(share, _LEAST_CORES) for site, share in cores.items() if share < most}
         groups = cgroups.find() if self._cores else None
         if groups is not None:

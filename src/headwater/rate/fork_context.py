@@ -17,7 +17,7 @@ FDS = 5
 """What comes with an order: standard input, output and error, a pipe from the keeper and one to it."""
 
 
-class Kept(msgspec.Struct, frozen=True):
+class KeptBy(msgspec.Struct, frozen=True):
     """Who asked for a lane, and starts it again if it dies; process 0 where nobody does."""
 
     pid: int
@@ -36,16 +36,16 @@ class Order(msgspec.Struct):
     processors: list[int]
     nice: int
     limits: dict[str, tuple[int, int]]  #: by their names in `resource`, soft and hard
-    kept: Kept
+    kept: KeptBy
 
 
-kept: Kept | None = None
+kept: KeptBy | None = None
 """Of this process; None where it is no lane that somebody keeps."""
 
 _to_keeper = -1
 
 
-def become(by: Kept, from_keeper: int, to_keeper: int) -> None:
+def become(by: KeptBy, from_keeper: int, to_keeper: int) -> None:
     """Be a lane that is kept, and stop in good order as soon as its keeper is gone.
 
     The keeper never writes to its pipe, so that the system sends SIGTERM when it ends. That needs no thread, beside which a

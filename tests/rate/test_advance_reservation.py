@@ -3,7 +3,7 @@
 from promised import demand, flow
 
 from headwater import Contract, rate
-from headwater.rate.ahead import Ahead
+from headwater.rate.advance_reservation import AdvanceReservation
 from headwater.rate.messages import Ask, End, Granted, Noted, Refused
 
 CONTRACT = Contract(1000.0, 0.2)
@@ -33,7 +33,7 @@ class Line:
 def ran(line, contract=CONTRACT):
     """Ask ahead, then run a flow for a moment; return what was held for it."""
     given = {"profile": demand(0.1), "best_effort": True}
-    ahead = Ahead(flow(1000, 1), CONTRACT, **given, client=line)
+    ahead = AdvanceReservation(flow(1000, 1), CONTRACT, **given, client=line)
     running = rate.start(flow(1000, 1), contract, **given, trial_s=0, ahead=ahead)
     running.stop()
     running.wait()

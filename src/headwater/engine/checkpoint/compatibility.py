@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 BY_SIZE = ("WindowAggregate", "Join")  #: kinds whose state means something else when they are described otherwise
 
 
-class Fitting:
+class Compatibility:
     """A checkpoint, held against the flow that is to go on from it, spread in its way."""
 
     def __init__(
