@@ -349,8 +349,14 @@ def test_a_document_among_records_is_refused(headwater, tmp_path, sink):
     [
         (["--every", "1s"], "--every is about checkpoints, and means nothing without --checkpoint DIR"),
         (["--allow-dropped-state"], "--allow-dropped-state is about checkpoints"),
+        (["--available-now"], "--available-now is Spark's and means nothing with --on engine"),
+        (["--buckets", "3"], "--buckets is Spark's and means nothing with --on engine"),
+        (["--on", "spark", "--buckets", "0"], "--buckets is a whole number above 0; got 0"),
+        (["--on", "spark", "--every", "0s"], "--every is a time above 0; got '0s'"),
         (["--checkpoint", ""], "is it a variable that is not set?"),
         (["--prometheus", "99999"], "ports go from 1 to 65535"),
+        (["--prometheus", "gateway"], "--prometheus takes an address and a port, such as 9100 or 0.0.0.0:9100"),
+        (["--prometheus", "192.0.2.1:9100"], "is the address one of this machine's?"),
         (["--output", __file__], "--output names a folder"),
         (["--output", ""], "--output is empty; is it a variable that is not set?"),
         (["--input", "r="], "--input 'r=' names nothing to read; is it a variable that is not set?"),
@@ -393,6 +399,39 @@ def test_a_port_that_is_refused_leaves_what_is_there_as_it_is(typed, tmp_path):
             code, _, heard = typed("run", "own.py", "--prometheus", str(port))
             assert (code, "cannot serve metrics on" in heard) == (2, True), heard
     assert kept.read_text() == '{"x": 7}\n'
+
+
+def test_settings_of_spark_are_for_a_site_on_spark(typed):
+    code, _, heard = typed("site", "--join", "127.0.0.1:1", "--name", "barn", "-c", "spark.executor.memory=4g")
+    assert (code, "-c is a setting of Spark's; say --kind spark too" in heard) == (2, True), heard
+
+
+def test_metrics_are_served_at_the_address_that_is_said(typed, tmp_path):
+    (tmp_path / "own.py").write_text(
+        "import time\nimport urllib.request\nfrom headwater import Flow, io\n"
+        "def asked(record, tries=500):\n"
+        "    try:\n"
+        "        answer = urllib.request.urlopen(f'http://127.0.0.2:{record[\"port\"]}/metrics', timeout=10)\n"
+        "    except OSError:\n"
+        "        time.sleep(0.01)\n"
+        "        return asked(record, tries - 1) if tries else {'text': ''}\n"
+        "    return {'text': answer.read().decode()}\n"
+        "def flow():\n"
+        "    made = Flow('own')\n"
+        "    ports = made.read('r', io.JsonLines('ports.jsonl', {'port': int}))\n"
+        "    ports.map('asked', asked, out={'text': str}).write('w', io.JsonLines('told.jsonl'))\n"
+        "    return made\n"
+    )
+    with socket.socket() as taken:  # at the address that a bare port would be of
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        (tmp_path / "ports.jsonl").write_text(json.dumps({"port": port}) + "\n")
+        code, _, heard = typed("run", "own.py:flow", "--prometheus", f"127.0.0.2:{port}")
+    assert code == 0, heard
+    assert (
+        'headwater_records_out_total{flow="own",step="r"}' in json.loads((tmp_path / "told.jsonl").read_text())["text"]
+    )
 
 
 def test_a_file_that_is_no_python_is_told(typed, tmp_path):

@@ -367,10 +367,11 @@ def test_steps_go_there_and_back_and_a_run_that_is_cut_off_goes_on_while_on_spar
     def begun(site, part, home):
         if site != "cloud":
             return on_engine(site, part, home)
-        first = on_spark.start(part, home, None)
+        first = on_spark.start(part, home, None, {"spark.sql.streaming.numRecentProgressUpdates": "7"})
+        assert spark.conf.get("spark.sql.streaming.numRecentProgressUpdates") == "7"
         wait_until(lambda: first.sample().records_in > 50)
         first._run.abort()  # as where its process is killed
         first._run.wait(180)
-        return on_spark.start(part, home, None)
+        return on_spark.start(part, home, None, {})
 
     there_and_back(tmp_path, begun, pause_s=0.2)

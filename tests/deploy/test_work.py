@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from headwater import Flow, engine, io
+from headwater.cli.site import say_what_executors_need
 from headwater.data.batch import Batch
 from headwater.data.frames import pack
 from headwater.deploy import part as parts
@@ -101,6 +102,25 @@ def work(tmp_path, certificates):
     folder.settle("barn", None)
     shutil.copytree(certificates, folder.identity_folder)
     return Work(folder, Service())
+
+
+def test_the_parts_of_a_site_have_its_settings_of_spark(tmp_path):
+    folder = SiteFolder(tmp_path / "cloud")
+    given = {"spark.executor.memory": "4g", "spark.jars": 'a "b".jar'}
+    folder.settle("cloud", None, "", "spark://head:7077", given)
+    folder.add("tanks", "1 s")
+    kept = read_settings(settings_beside(SiteFolder(tmp_path / "cloud").file("tanks")))
+    assert (kept.on, kept.master, kept.conf) == ("spark", "spark://head:7077", given)
+    folder.settle("cloud", None, "", "local[2]")
+    folder.add("tanks", "1 s")
+    assert read_settings(settings_beside(folder.file("tanks"))).conf == {}
+
+
+def test_a_site_whose_executors_are_elsewhere_says_what_they_must_see(tmp_path, caplog):
+    for master, told in (("spark://head:7077", 1), ("yarn", 1), ("local[*]", 0), ("spark://127.0.0.1:7077", 0)):
+        caplog.clear()
+        say_what_executors_need(master, SiteFolder(tmp_path))
+        assert caplog.text.count(f"{tmp_path}: let --state be a folder that they see") == told, master
 
 
 def signed(certificates, id, promise=None):

@@ -16,6 +16,11 @@ from headwater.serve.settings import Settings
         ({"every": "abc"}, r"levels\.toml: every: cannot read duration 'abc'"),
         ({"every": "0 s"}, r"levels\.toml: every: every is the time between two checkpoints"),
         ({"master": "local"}, r"levels\.toml: master is Spark's"),
+        ({"conf": {"spark.driver.memory": "1g"}}, r"levels\.toml: conf is Spark's"),
+        (
+            {"on": "spark", "conf": {"memory": "1g"}},
+            r"levels\.toml: conf\.memory: settings of Spark's begin with spark\.",
+        ),
         (
             {"options": {"worker": 2}},
             r"levels\.toml: options\.worker: the engine has none such.*did you mean 'workers'\?",

@@ -21,7 +21,7 @@ SEEN = {
     'java.io.IOException: Cannot run program "python3.11": error=2, No such file': "'python3.11', with which executors",
     'UnsupportedFileSystemException: No FileSystem for scheme "s3a"': "no file system s3a",
     "java.lang.ClassNotFoundException: Class org.apache.hadoop.fs.s3a.S3AFileSystem not found": "S3AFileSystem is not",
-    "[DATA_SOURCE_NOT_FOUND] Failed to find the data source: delta. Make sure": "Spark has no connector delta",
+    "[DATA_SOURCE_NOT_FOUND] Failed to find the data source: delta. Make sure": "Spark has no connector delta: give",
     "java.sql.SQLException: No suitable driver": "the driver of the database is not there",
     "java.nio.file.AccessDeniedException: /data/out": "access denied: /data/out",
     "NoAuthWithAWSException: No AWS Credentials provided": "S3 does not know who asks",

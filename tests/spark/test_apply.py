@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sys
+import venv
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -231,3 +233,22 @@ def test_a_flow_is_where_a_streaming_dataframe_is_written(spark, tmp_path):
         on_spark.run(flow_of([], out), stream.rows(), checkpoint=tmp_path / "kept")
     with pytest.raises(FlowError, match="no stream cannot be run as one"):
         on_spark.run(flow_of([], out), spark.createDataFrame(readings(), DDL))
+
+
+def test_workers_without_headwater_are_told_before_anything_runs(spark, tmp_path, monkeypatch):
+    venv.create(tmp_path / "bare", symlinks=True)
+    python = str(tmp_path / "bare" / "bin" / "python3")
+    rows = spark.createDataFrame(readings(0, 10), DDL)
+    monkeypatch.setattr(spark.sparkContext, "pythonExec", python)
+    for tried in (lambda: on_spark.apply(means, rows), lambda: on_spark.run(flow_of([], io.Collect()))):
+        with pytest.raises(RunError, match=r"in which there is no headwater: .*PYSPARK_PYTHON") as told:
+            tried()
+        assert "\n" not in str(told.value)
+        assert repr(python) in str(told.value)
+    monkeypatch.setattr(spark.sparkContext, "pythonExec", str(tmp_path / "nowhere"))
+    with pytest.raises(RunError, match="which cannot be started"):
+        on_spark.apply(means, rows)
+    (tmp_path / "other").write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    (tmp_path / "other").chmod(0o700)
+    monkeypatch.setattr(spark.sparkContext, "pythonExec", str(tmp_path / "other"))
+    assert on_spark.apply(means, rows).count()  # the same by another name

@@ -11,7 +11,7 @@ from headwater import Flow, io
 from headwater import spark as on_spark
 from headwater.data.batch import Batch
 from headwater.data.schema import Schema
-from headwater.errors import InputError
+from headwater.errors import FlowError, InputError
 from headwater.flow.ranges import RangeRequest, Sizes
 from headwater.io.delta import log as delta_log
 from headwater.io.delta.log import DeltaLog
@@ -199,6 +199,14 @@ def test_a_column_that_a_table_does_not_have_is_told(place):
         source.ranges(RangeRequest(Sizes(1))).start()
 
 
+def test_a_delta_table_at_a_url_is_refused_before_java_starts(monkeypatch):
+    flow = Flow("far")
+    flow.read("r", io.SparkTable("s3a://lake/levels", {"n": int}, form="delta")).write("w", io.Discard())
+    monkeypatch.setattr("headwater.spark.running.session", lambda *_: pytest.fail("Spark was asked for a session"))
+    with pytest.raises(FlowError, match=r"delta s3a://lake/levels cannot be read: .* for Spark 4.2 and breaks on 4.3"):
+        on_spark.start(flow)
+
+
 def test_what_is_no_delta_table_is_told(tmp_path):
     with pytest.raises(InputError, match="is no Delta table, which has a folder _delta_log"):
         io.SparkTable(str(tmp_path), {"n": int}, form="delta").ranges(RangeRequest(Sizes(1))).start()
@@ -242,6 +250,7 @@ def test_a_delta_table_is_one_to_flows_to_history_and_to_others(spark, tmp_path)
     timed.write("out", out)
     on_spark.run(flow)
     assert sorted(out.records, key=lambda row: row["n"]) == rows
-    assert table_of(spark, address, flow, "r", None).rows.count() == 40
+    for named in (address, f"file://{address}", f"file://{address}/"):
+        assert table_of(spark, named, flow, "r", None).rows.count() == 40
     deltalake = pytest.importorskip("deltalake")
     assert sorted(deltalake.DeltaTable(address).to_pyarrow_table()["n"].to_pylist()) == list(range(40))

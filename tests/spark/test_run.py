@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+import urllib.request
 
 import pytest
 
@@ -14,6 +15,7 @@ from headwater.flow.ranges import Sizes
 from headwater.io.table import ParquetTable
 from headwater.spark.checkpoint import Checkpoint
 from headwater.spark.progress import cause_in
+from headwater.web.prometheus import serve
 
 SCHEMA = {"n": int, "key": str, "at": "time"}
 SMALL = Sizes(parallel=2, batch_bytes=6000, batch_records=150, piece_bytes=2000)
@@ -38,6 +40,43 @@ def counting(source, out, windows):
     timed = read.event_time("t", "at").key_by("key").window("w", Tumbling("1 s"), n=agg.count())
     timed.write("windows", windows)
     return flow
+
+
+def test_how_often_how_long_and_how_wide_are_said_on_the_command_line(spark, tmp_path, typed, monkeypatch):
+    written(tmp_path / "in.jsonl", 0, 30)
+    (tmp_path / "own.py").write_text(
+        "from headwater import Flow, Tumbling, agg, io\nflow = Flow('own')\n"
+        "read = flow.read('r', io.JsonLines('in.jsonl', {'n': int, 'key': str, 'at': 'time'}, follow=True))\n"
+        "read.event_time('t', 'at').key_by('key').window('w', Tumbling('1 s'), n=agg.count())"
+        ".write('out', io.JsonLines('out.jsonl'))\n"
+    )
+    begun = []
+    start = on_spark.start
+    monkeypatch.setattr(on_spark, "start", lambda *given, **named: begun.append(start(*given, **named)) or begun[0])
+    words = ("run", "own.py", "--on", "spark", "--json", "--checkpoint", "kept")
+    code, out, err = typed(*words, "--every", "1500ms", "--available-now", "--buckets", "3")
+    assert code == 0, err  # and it ends, though it follows the file
+    assert json.loads(out)["records_in"] == 30
+    assert Checkpoint(tmp_path / "kept").buckets() == 3
+    assert begun[0].options.every == "1.5 seconds"
+    code, _, err = typed(*words, "--available-now", "--buckets", "4")
+    assert (code, "it spreads keys over 3 buckets, not over 4" in err) == (2, True), err
+
+
+def test_prometheus_reads_a_run_on_spark(spark):
+    flow = Flow("scraped")
+    flow.read("r", io.Items([{"x": float(i)} for i in range(100)])).filter("f", col.x >= 40).write("w", io.Discard())
+    run = on_spark.start(flow)
+    run.wait()
+    server = serve(run, 0, "127.0.0.2")
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.2:{server.server_address[1]}/metrics", timeout=10) as answer:
+            text = answer.read().decode()
+    finally:
+        server.shutdown()
+        server.server_close()
+    assert 'headwater_records_in_total{flow="scraped",step="f"} 100.0' in text
+    assert 'headwater_records_out_total{flow="scraped",step="f"} 60.0' in text
 
 
 def test_a_stopped_run_goes_on_where_it_was(spark, tmp_path):

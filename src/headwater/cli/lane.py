@@ -103,8 +103,12 @@ def _options(task: Assignment) -> dict[str, Any]:
         raise RunError(f"{beside}: on: there is no runner {settings.on!r}; runners are {listed(runners)}{close}")
     if settings.on == _SPARK and (given or settings.every is not None):
         raise RunError(f"{beside}: options and every are the engine's and mean nothing with on = 'spark'")
-    if settings.on != _SPARK and settings.master is not None:
-        raise RunError(f"{beside}: master is Spark's and means nothing with on = {settings.on!r}")
+    if settings.on != _SPARK and (settings.master is not None or settings.conf):
+        name = "conf" if settings.master is None else "master"
+        raise RunError(f"{beside}: {name} is Spark's and means nothing with on = {settings.on!r}")
+    for name in settings.conf:
+        if not name.startswith("spark."):
+            raise RunError(f"{beside}: conf.{name}: settings of Spark's begin with spark., such as spark.driver.memory")
     set_elsewhere = ("checkpoint", "every", "allow_dropped_state")
     known = [*(name for name in Options.__dataclass_fields__ if name not in set_elsewhere), "lanes"]
     for name in given:
@@ -168,7 +172,7 @@ def _prepared(task: Assignment) -> _Ready:
     if task.settings.on == _SPARK:
         from headwater.spark.session import session
 
-        session(task.settings.master)  # Java takes its time
+        session(task.settings.master, task.settings.conf)  # Java takes its time
         return _Ready(flow)
     load_ahead(keeping(flow, FlowHome(Path(task.home)).dead) if task.settings.dead else flow)
     ask = _ahead(task, flow)
@@ -199,11 +203,11 @@ def _begin(way: GivingWay, task: Assignment, flow: Flow, ahead: AdvanceReservati
     if settings.on == _SPARK and settings.portable:
         from headwater.deploy.site.on_spark import start as start_part
 
-        return start_part(flow, home, settings.master)
+        return start_part(flow, home, settings.master, settings.conf)
     if settings.on == _SPARK:
         from headwater import spark
 
-        return spark.start(flow, master=settings.master, checkpoint=checkpoint)
+        return spark.start(flow, master=settings.master, settings=settings.conf, checkpoint=checkpoint)
     contract = _contract(task, flow)
     dead = home.dead if settings.dead else None
     if contract is not None and settings.on == "engine":
@@ -299,7 +303,7 @@ def _rested(task: Assignment, flow: Flow) -> Answer:
     """Have what Spark has of a part kept as the engine does, after a process that could not do so itself."""
     from headwater.deploy.site.on_spark import rest
 
-    rest(flow, FlowHome(Path(task.home)), task.settings.master)
+    rest(flow, FlowHome(Path(task.home)), task.settings.master, task.settings.conf)
     return Answer()
 
 

@@ -20,10 +20,15 @@ def find_flow(name: str, text: bytes | None = None) -> Flow:
 
     `text` is what its file held once, to be run in place of what it holds now.
     """
+    return named_flow(name, text)[1]
+
+
+def named_flow(name: str, text: bytes | None = None) -> tuple[str, Flow]:
+    """Return what its module calls the flow that a user means, whether or not they say so, and the flow."""
     head, _, attribute = name.rpartition(":")
     known = bundle(head) if head.isidentifier() and not Path(head).exists() else None
     if known is not None:
-        return bundled_flow(known, head, attribute)
+        return attribute, bundled_flow(known, head, attribute)
     path = Path(head or name)
     if path.suffix == ".py" or path.is_file():
         return _in_module(_module_at(path, text), attribute if head else "", str(path))
@@ -103,11 +108,11 @@ def _module_named(name: str) -> ModuleType:
         raise FlowError(f"{name} ({at.filename}:{at.lineno}): {type(error).__name__}: {error}") from error
 
 
-def _in_module(module: ModuleType, attribute: str, where: str) -> Flow:
+def _in_module(module: ModuleType, attribute: str, where: str) -> tuple[str, Flow]:
     if not attribute:
         flows = {n: v for n, v in vars(module).items() if isinstance(v, Flow)}
         if len(flows) == 1:
-            return next(iter(flows.values()))
+            return next(iter(flows.items()))
         if "flow" in vars(module):
             attribute = "flow"
         else:
@@ -125,4 +130,4 @@ def _in_module(module: ModuleType, attribute: str, where: str) -> Flow:
         raise FlowError(
             f"{where}:{attribute} should be a Flow or a function that returns one; it is {type(value).__name__}"
         )
-    return value
+    return attribute, value

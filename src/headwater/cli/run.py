@@ -21,10 +21,27 @@ from headwater.cli.rewire import rewired, source_of
 from headwater.cli.screen import console, err, live, print_json, print_report, progress
 from headwater.cli.signals import stopped_by_signals
 from headwater.cli.site_web import check_dashboard
+from headwater.cli.spark_options import (
+    AVAILABLE_NOW,
+    BACKFILL,
+    BUCKETS,
+    CONF,
+    DURATION,
+    HISTORY_ONLY,
+    INPUT,
+    MEANING,
+    ORDER_BY,
+    OUTPUT,
+    PROMETHEUS,
+    TARGET,
+    UNTIL,
+    check_history,
+    parsed_metrics,
+    parsed_settings,
+)
 from headwater.cli.stdout import carries_records
 from headwater.cli.writable import check_folder
 from headwater.data.jit import answering_at_once
-from headwater.data.timestamps import micros_of_text
 from headwater.engine import RUNNERS, Options, start
 from headwater.engine.lanes import Lanes
 from headwater.engine.memory import keep_freed, share_arenas
@@ -55,14 +72,9 @@ def run(
         str | None, typer.Option(help="processes of one worker each: a number, or auto for one on each core")
     ] = None,
     rate: Annotated[str | None, typer.Option(help="replay the sources at this many records/s, open loop")] = None,
-    duration: Annotated[str | None, typer.Option("--for", help="stop reading after this long, such as 30s")] = None,
-    input: Annotated[
-        list[str] | None,
-        typer.Option(help="read FILE, on Spark also a URL, instead of the source (NAME=FILE if several)"),
-    ] = None,
-    output: Annotated[
-        str | None, typer.Option(help="write each sink to a file in this folder, on Spark also at this URL")
-    ] = None,
+    duration: DURATION = None,
+    input: INPUT = None,
+    output: OUTPUT = None,
     when_full: Annotated[str, typer.Option(help="at a full queue: block, spill or shed")] = "block",
     linger: Annotated[
         str, typer.Option(help="how long records gather before they are read, by default 6 to 15 ms; 0s for none")
@@ -74,40 +86,19 @@ def run(
     master: Annotated[
         str | None, typer.Option(help="where Spark runs, such as spark://host:7077 [default: here]")
     ] = None,
-    conf: Annotated[
-        list[str] | None, typer.Option("--conf", "-c", help="a setting of Spark's, NAME=VALUE; as often as need be")
-    ] = None,
+    conf: CONF = None,
     checkpoint: Annotated[
         str | None,
         typer.Option(
             help="keep in this folder, on Spark also at a URL, how far the run has come, and go on from there"
         ),
     ] = None,
-    meaning: Annotated[
-        str | None,
-        typer.Option(
-            help="on Spark: spark has its own operators run expressions and windows next to a source that it reads, by "
-            "its own rules [default: headwater's, exactly]"
-        ),
-    ] = None,
-    target: Annotated[
-        str | None, typer.Option(help="on Spark: about how long a micro-batch takes when much waits, such as 2s")
-    ] = None,
-    backfill: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="on Spark: first all of TABLE, a path, URL or name, as if it had streamed (NAME=TABLE if several)"
-        ),
-    ] = None,
-    until: Annotated[
-        str | None, typer.Option(help="with --backfill: up to this moment, such as 2026-11-16T08:00:00Z")
-    ] = None,
-    order_by: Annotated[
-        str | None, typer.Option(help="with --backfill: the table's column of time [default: that of event time]")
-    ] = None,
-    history_only: Annotated[
-        bool, typer.Option("--history-only", help="with --backfill: end before the stream goes on")
-    ] = False,
+    meaning: MEANING = None,
+    target: TARGET = None,
+    backfill: BACKFILL = None,
+    until: UNTIL = None,
+    order_by: ORDER_BY = None,
+    history_only: HISTORY_ONLY = False,
     trainer: Annotated[
         str | None,
         typer.Option(help="of riot:train on Spark: exact, the same models as the engine's [default], or mllib"),
@@ -123,8 +114,14 @@ def run(
         Path | None, typer.Option(help="keep dead letters in this folder, for headwater dead list|show|replay")
     ] = None,
     every: Annotated[
-        str | None, typer.Option(help="on the engine: how often a checkpoint is made [default: 5 s]")
+        str | None,
+        typer.Option(
+            help="on the engine: how often a checkpoint is made [default: 5 s]; on Spark: how often a micro-batch begins, "
+            "at most [default: at once after the last]"
+        ),
     ] = None,
+    available_now: AVAILABLE_NOW = False,
+    buckets: BUCKETS = None,
     allow_dropped_state: Annotated[
         bool, typer.Option("--allow-dropped-state", help="go on although the flow has lost steps that kept state")
     ] = False,
@@ -149,7 +146,7 @@ def run(
         bool, typer.Option("--realtime", help="run a promised flow before everything that is not of real time")
     ] = False,
     show: Annotated[bool, typer.Option("--live", help="show a live table of all steps")] = False,
-    prometheus: Annotated[int | None, typer.Option(help="serve metrics on this port of 127.0.0.1")] = None,
+    prometheus: PROMETHEUS = None,
     web: Annotated[
         bool, typer.Option("--web", help="show the run in a browser; the link that it prints lets whoever has it look")
     ] = False,
@@ -165,7 +162,8 @@ def run(
     share_arenas()
     if lanes is not None:
         keep_freed()
-    for option, count in (("workers", workers), ("queue-records", queue_records), ("queue-mb", queue_mb)):
+    counts = {"workers": workers, "queue-records": queue_records, "queue-mb": queue_mb, "buckets": buckets}
+    for option, count in counts.items():
         if count is not None and count < 1:
             raise RunError(f"--{option} is a whole number above 0; got {count}")
     durations = (("linger", linger), ("hang", hang), ("every", every), ("within", within), ("target", target))
@@ -188,7 +186,8 @@ def run(
     if prometheus is not None:
         from headwater.web.prometheus import check_port, serve
 
-        check_port(prometheus)
+        metrics_at = parsed_metrics(prometheus)
+        check_port(*metrics_at)
     engines: dict[str, Any] = {
         "policy": policy,
         "take": parsed_take(take),
@@ -201,7 +200,7 @@ def run(
         "on_hang": on_hang,
         "lanes": parsed_lanes(lanes),
         "dead": dead,
-        "every": every,
+        "every": None if on == _SPARK else every,
         "allow_dropped_state": allow_dropped_state or None,
     }
     per_s = None if rate is None else _parsed_rate(rate)
@@ -212,15 +211,21 @@ def run(
         raise RunError(f"there is no runner {on!r}; runners are {listed(known)}{suggestion(on, known)}")
     settings = parsed_settings(conf or [])
     sparks: dict[str, Any] = {
-        "master": master, "conf": conf or None, "target": target, "backfill": backfill, "meaning": meaning
+        "master": master, "conf": conf or None, "target": target, "backfill": backfill, "meaning": meaning,
+        "available_now": available_now or None, "buckets": buckets,
     }  # fmt: skip
     _refuse_others(on, {**engines, "forward": forward}, sparks)
     kept = _checkpoint_folder(checkpoint, on)
-    _check_checkpoint(checkpoint, {"every": every, "allow-dropped-state": allow_dropped_state, "backfill": backfill})
-    _check_history(backfill, {"until": until, "order-by": order_by, "history-only": history_only})
+    _check_checkpoint(
+        checkpoint, {"every": engines["every"], "allow-dropped-state": allow_dropped_state, "backfill": backfill}
+    )
+    check_history(backfill, {"until": until, "order-by": order_by, "history-only": history_only})
     if history_only and (web or prometheus is not None):
         option = "--web" if web else "--prometheus"
         raise RunError(f"{option} shows a stream, and --history-only ends before there is one")
+    if history_only and (every is not None or available_now):
+        option = "--available-now" if available_now else "--every"
+        raise RunError(f"{option} is about the stream, and --history-only ends before there is one")
     if on == _SPARK and (job := spark_job(flow)):
         others = {
             "rate": per_s,
@@ -228,6 +233,9 @@ def run(
             "conf": conf or None,
             "checkpoint": checkpoint,
             "target": target,
+            "every": every,
+            "available-now": available_now or None,
+            "buckets": buckets,
             "meaning": meaning,
             "backfill": backfill,
             "live": show or None,
@@ -249,11 +257,12 @@ def run(
             err.print(f"--forward means nothing to {listed(beside)}: with a checkpoint its records wait beside that")
     to = err if carries_records(chosen, as_json=as_json) else console
     contract = contract_of(chosen, promise, within, above, burst)
-    if contract is not None and not keeps(on, contract):
+    if contract is not None and (not keeps(on, contract) or _is_submitted(on)):
         if promise is not None and on != _SPARK:
             raise RunError(f"--promise means nothing with --on {on}: rates are promised on the engine and on Spark")
         if promise is None:
-            err.print(f"flow {chosen.name} has a contract, which --on {on} does not keep: it runs as fast as it can")
+            where = "spark-submit" if _is_submitted(on) else f"--on {on}"
+            err.print(f"flow {chosen.name} has a contract, which {where} does not keep: it runs as fast as it can")
             contract = None
     if contract is None or on == _SPARK:
         _refuse_of_promise(contract is not None, realtime=realtime, best_effort=best_effort, profile=profile)
@@ -264,12 +273,14 @@ def run(
     if on == _SPARK:
         if contract is not None:
             _leave_spark()
-        if contract is not None and target is not None:
-            raise RunError("--target means nothing with a promise, which says itself how long a micro-batch may take")
+        if contract is not None and (target is not None or every is not None):
+            option = "--every" if target is None else "--target"
+            raise RunError(f"{option} means nothing with a promise, which says itself how long a micro-batch may take")
         if meaning is not None and (contract is not None or backfill):
             other = "--backfill" if backfill else "a promise"
             raise RunError(f"--meaning means nothing with {other}, which needs all steps to be ours")
         of_spark: dict[str, Any] = {"master": master, "settings": settings, "checkpoint": kept or checkpoint}
+        of_spark |= {} if buckets is None else {"buckets": buckets}
         if backfill:
             tables = dict(source_of(chosen, table, "--backfill NAME=TABLE") for table in backfill)
             history = _history(chosen, tables, show, until=until, order_by=order_by, **of_spark)
@@ -279,6 +290,7 @@ def run(
             err.print(
                 f"history is read: {history.last.records_in:,} records in {history.seconds:.1f} s; the stream goes on"
             )
+        of_spark |= {"available_now": True} if available_now else {}
         if contract is not None:
             of_spark |= {"profile": profile, "best_effort": best_effort, "seconds": seconds}
             running = promised_on_spark(chosen, contract, **of_spark)
@@ -288,6 +300,7 @@ def run(
             way.begin()
             with progress("starting Spark"):
                 of_spark |= {} if meaning is None else {"meaning": meaning}
+                of_spark |= {} if every is None else {"every": f"{microseconds_of('--every', every) / 1e6} seconds"}
                 running = spark.start(chosen, **of_spark, target=target, seconds=seconds)
     with stopped_by_signals() as started:
         if running is None and contract is not None:
@@ -307,7 +320,7 @@ def run(
             running = start(chosen, on=on, seconds=seconds, checkpoint=kept, **given)
         started(running)
         if prometheus is not None:
-            serve(running, prometheus)
+            serve(running, *metrics_at)
         pages: AbstractContextManager[None] = nullcontext()
         if web:
             from headwater.cli.web import watched
@@ -334,6 +347,15 @@ def _prepare_spark(master: str | None, settings: dict[str, str]) -> None:
         prepare(master, settings)
 
 
+def _is_submitted(on: str) -> bool:
+    """Say whether spark-submit has started this: on a Spark that others have chosen, no cores can be reserved."""
+    if on != _SPARK:
+        return False
+    from headwater.spark.session import has_java
+
+    return has_java()
+
+
 def _leave_spark() -> None:
     """Leave alone what was started for Spark: what a promise is kept with starts where its cores are."""
     from headwater.spark.session import cancel
@@ -350,18 +372,6 @@ def _history(chosen: Flow, tables: dict[str, str], show: bool, **options: Any) -
     with stopped_by_signals() as started:
         started(running)
         return live(running) if show else _waited(running, running.status_line)
-
-
-def _check_history(backfill: list[str] | None, of_it: dict[str, Any]) -> None:
-    """Refuse what means nothing without history."""
-    given = [name for name, value in of_it.items() if value]
-    if given and not backfill:
-        raise RunError(f"--{given[0]} is about history, and means nothing without --backfill TABLE")
-    if (until := of_it["until"]) is not None:
-        try:
-            micros_of_text(until)
-        except ValueError:
-            raise RunError(f"--until is a moment such as 2026-11-16T08:00:00Z; got {until!r}") from None
 
 
 def _refuse_of_promise(promised: bool, **of_it: Any) -> None:
@@ -465,14 +475,3 @@ def _waited(
             if status_line is not None and report is None and err.is_terminal:
                 say(status_line())
     return report
-
-
-def parsed_settings(texts: list[str]) -> dict[str, str]:
-    """Read `-c NAME=VALUE`; of a name that is given twice, the last one counts."""
-    found = {}
-    for text in texts:
-        name, equals, value = text.partition("=")
-        if not equals or not name.startswith("spark."):
-            raise RunError(f"-c takes a setting of Spark's, such as spark.driver.memory=4g; got {text!r}")
-        found[name] = value.strip()
-    return found

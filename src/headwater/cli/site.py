@@ -14,6 +14,7 @@ import typer
 from headwater.cli.address import address_of
 from headwater.cli.serve import run_until_stopped
 from headwater.cli.sites import STATE, Coordinators
+from headwater.cli.spark_options import parsed_settings
 from headwater.deploy.bridge.uplink import Uplink
 from headwater.deploy.certificates import Identity
 from headwater.deploy.coordinator.state import StateFolder
@@ -79,6 +80,10 @@ def site(
     master: Annotated[
         str | None, typer.Option(help="of --kind spark: where Spark runs, such as local[2] [default: local[*]]")
     ] = None,
+    conf: Annotated[
+        list[str] | None,
+        typer.Option("--conf", "-c", help="of --kind spark: a setting of Spark's, NAME=VALUE; as often as need be"),
+    ] = None,
     stop_within: Annotated[str, typer.Option(help="how long a part may take to stop")] = "30s",
     core_ips: Annotated[
         float | None, typer.Option(hidden=True, help="what a core does, if not as the net says")
@@ -99,10 +104,14 @@ def site(
     listening = None if listen is None else address_of("--listen", listen, "192.0.2.7", port=0)
     said = {"--price": price, "--carbon": carbon, "--cores": cores}
     quotes = Quotes(*(None if text is None else Quote(option, text) for option, text in said.items()))
-    on_spark = _master(kind, master)
+    on_spark, settings = _master(kind, master), parsed_settings(conf or [])
+    if settings and on_spark is None:
+        raise RunError("-c is a setting of Spark's; say --kind spark too")
     folder = _folder(name, token, state)
     Uplink.read(uplink)
-    folder.settle(_name(folder, name, token), listening, uplink, on_spark)
+    folder.settle(_name(folder, name, token), listening, uplink, on_spark, settings)
+    if on_spark is not None:
+        say_what_executors_need(on_spark, folder)
     if log.getEffectiveLevel() == logging.WARNING:
         log.setLevel(logging.INFO)
         logging.getLogger("headwater.serve").setLevel(logging.INFO)
@@ -147,6 +156,18 @@ def _master(kind: str, master: str | None) -> str | None:
     if find_spec("pyspark") is None:
         raise RunError("Spark is not installed at this site: pip install 'headwater[spark]'")
     return master or "local[*]"
+
+
+def say_what_executors_need(master: str, folder: SiteFolder) -> None:
+    """Say that executors elsewhere keep state in the site's folder too, which nobody can find out from here."""
+    from headwater.spark.session import is_near
+
+    if not is_near(master):
+        log.warning(
+            "executors of %s keep state in %s: let --state be a folder that they see under that path",
+            master,
+            folder.path,
+        )
 
 
 def _leash() -> threading.Event:

@@ -10,11 +10,32 @@ from typing import Annotated
 
 import typer
 
-from headwater.cli.locate import find_flow
+from headwater.cli.locate import named_flow
 from headwater.cli.parameters import FLOW, JSON
-from headwater.cli.run import parsed_settings
+from headwater.cli.rewire import rewired, source_of
 from headwater.cli.screen import console, err, print_json
+from headwater.cli.shipping import shipped
+from headwater.cli.spark_options import (
+    AVAILABLE_NOW,
+    BACKFILL,
+    BUCKETS,
+    CONF,
+    DURATION,
+    HISTORY_ONLY,
+    INPUT,
+    MEANING,
+    ORDER_BY,
+    OUTPUT,
+    PROMETHEUS,
+    TARGET,
+    UNTIL,
+    check_history,
+    parsed_metrics,
+    parsed_settings,
+)
+from headwater.errors import RunError
 from headwater.flow.duration import microseconds_of
+from headwater.io.urls import path_in
 
 app = typer.Typer(help="Hand flows to a Spark cluster.", no_args_is_help=True)
 
@@ -29,18 +50,31 @@ def submit(
     flow: FLOW,
     master: Annotated[str, typer.Option(help="who runs it: yarn, k8s://https://host:6443 or spark://host:7077")],
     deploy_mode: Annotated[
-        str, typer.Option(help="where the driver runs: client (here) or cluster (there)")
+        str, typer.Option(help="where the driver runs: client (here) or cluster (there; not on spark://)")
     ] = "client",
-    checkpoint: Annotated[
-        str | None, typer.Option(help="keep here how far the run has come: a folder that driver and executors see")
-    ] = None,
     environment: Annotated[
         Path | None, typer.Option(help="the Python that executors use, packed with venv-pack: FILE.tar.gz")
     ] = None,
-    conf: Annotated[
-        list[str] | None, typer.Option("--conf", "-c", help="a setting of Spark's, NAME=VALUE; as often as need be")
+    conf: CONF = None,
+    input: INPUT = None,
+    output: OUTPUT = None,
+    checkpoint: Annotated[
+        str | None,
+        typer.Option(help="keep here how far the run has come: a URL, or a folder that driver and executors see"),
     ] = None,
-    duration: Annotated[str | None, typer.Option("--for", help="stop reading after this long, such as 30s")] = None,
+    meaning: MEANING = None,
+    target: TARGET = None,
+    every: Annotated[
+        str | None, typer.Option(help="how often a micro-batch begins, at most [default: at once after the last]")
+    ] = None,
+    available_now: AVAILABLE_NOW = False,
+    buckets: BUCKETS = None,
+    backfill: BACKFILL = None,
+    until: UNTIL = None,
+    order_by: ORDER_BY = None,
+    history_only: HISTORY_ONLY = False,
+    duration: DURATION = None,
+    prometheus: PROMETHEUS = None,
     folder: Annotated[
         Path | None, typer.Option(help="where what is handed over is written [default: FLOW.submit]")
     ] = None,
@@ -51,23 +85,64 @@ def submit(
 ) -> None:
     """Pack a flow and hand it to spark-submit: for YARN, Kubernetes and standalone clusters.
 
-    The driver's program and the flow's own modules are packed; what else it imports must be on every executor, or in the
-    environment that is sent along.
+    The driver's program, the flow's file and those beside it that it imports are packed; what else it imports must be on
+    every executor, or in the environment that is sent along. The program is `headwater run --on spark` with the options that
+    are given here.
     """
-    from headwater.spark.submitting import packed
+    from headwater.spark.options import check_buckets, check_meaning
+    from headwater.spark.submitting import check_driver, packed
 
-    chosen = find_flow(flow)
-    seconds = microseconds_of("--for", duration) / 1e6 if duration else None
+    settings = parsed_settings(conf or [])
+    check_driver(master, deploy_mode, settings)
+    for option, text in (("--for", duration), ("--target", target), ("--every", every)):
+        if text is not None and not microseconds_of(option, text):
+            raise RunError(f"{option} is a time above 0; got {text!r}")
+    if meaning is not None:
+        check_meaning(meaning)
+    check_buckets(buckets)
+    check_history(backfill, {"until": until, "order-by": order_by, "history-only": history_only})
+    if backfill and checkpoint is None:
+        raise RunError("--backfill is about checkpoints, and means nothing without --checkpoint DIR")
+    if prometheus is not None:
+        parsed_metrics(prometheus)
+    attribute, chosen = named_flow(flow)
+    is_here = deploy_mode == "client"
+    inputs = [
+        f"{source}={_place('--input', path, is_here)}"
+        for source, path in (source_of(chosen, given, "--input NAME=FILE") for given in input or [])
+    ]
+    if is_here:
+        rewired(chosen, inputs=inputs)  # which says what is wrong with them
+    tables = [
+        f"{source}={_table(table, is_here)}"
+        for source, table in (source_of(chosen, given, "--backfill NAME=TABLE") for given in backfill or [])
+    ]
+    reference, files = shipped(flow, attribute)
+    options: dict[str, str | list[str] | bool | int | None] = {
+        "input": inputs,
+        "output": None if output is None else _place("--output", output, is_here),
+        "checkpoint": None if checkpoint is None else _place("--checkpoint", checkpoint, is_here),
+        "meaning": meaning,
+        "target": target,
+        "every": every,
+        "available-now": available_now,
+        "buckets": buckets,
+        "backfill": tables,
+        "until": until,
+        "order-by": order_by,
+        "history-only": history_only,
+        "for": duration,
+        "prometheus": prometheus,
+    }
     made = packed(
-        flow,
+        ["run", reference, "--on", "spark", "--json", *_words(options)],
         chosen.name,
         folder or Path(f"{chosen.name}.submit"),
+        files=files,
         master=master,
         deploy_mode=deploy_mode,
-        checkpoint=checkpoint,
         environment=environment,
-        settings=parsed_settings(conf or []),
-        options={"seconds": seconds},
+        settings=settings,
     )
     if dry_run:
         if as_json:
@@ -82,3 +157,37 @@ def submit(
     code = subprocess.run(made.command, env=environ, check=False).returncode
     if code:
         raise typer.Exit(1)
+
+
+def _place(option: str, given: str, is_here: bool) -> str:
+    """Return a place as the driver finds it: a program that runs here may be started from another folder."""
+    path = path_in(given)
+    if path is None or path.is_absolute():
+        return given
+    if not given or not is_here:
+        why = (
+            "is it a variable that is not set?"
+            if not given
+            else "give a URL, or a path from / on that all machines see"
+        )
+        raise RunError(f"{option} {given!r}: a driver on the cluster has no such folder; {why}")
+    return str(path.absolute())
+
+
+def _table(given: str, is_here: bool) -> str:
+    """Return a table of history as the driver finds it; one that is no file here may be a name that Spark knows."""
+    path = path_in(given)
+    return str(path.absolute()) if path is not None and is_here and path.exists() else given
+
+
+def _words(options: dict[str, str | list[str] | bool | int | None]) -> list[str]:
+    """Return options as they are typed."""
+    words = []
+    for name, value in options.items():
+        if value is True:
+            words.append(f"--{name}")
+        elif isinstance(value, list):
+            words += [word for each in value for word in (f"--{name}", each)]
+        elif value is not None and value is not False:
+            words += [f"--{name}", str(value)]
+    return words

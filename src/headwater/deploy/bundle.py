@@ -10,14 +10,16 @@ from headwater.errors import RunError
 _MOST_BYTES = 64 * 2**20
 
 
-def sources_of(file: Path) -> dict[str, bytes]:
-    """Return the Python files of a flow that was imported, by their path from the folder of its own file.
+def sources_of(file: Path, within: Path | None = None) -> dict[str, bytes]:
+    """Return the Python files of a flow that was imported, by their path from the folder of its own file, or `within` one.
 
-    What is installed is not among them: that must be installed at the sites too.
+    What is installed is not among them, nor is this package: that must be installed where the flow runs, too.
     """
-    folder = file.resolve().parent
-    found: dict[str, bytes] = {file.name: file.read_bytes()}
-    for module in list(sys.modules.values()):
+    folder = within or file.resolve().parent
+    found: dict[str, bytes] = {file.name if within is None else file.relative_to(folder).as_posix(): file.read_bytes()}
+    for name, module in list(sys.modules.items()):
+        if name.partition(".")[0] == "headwater":
+            continue
         path = Path(getattr(module, "__file__", None) or "").absolute()
         if path.suffix != ".py" or not path.is_relative_to(folder):
             continue

@@ -46,6 +46,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     )
     stop_within: float = 30.0  #: seconds that stopping may take before what is left is given up
     master: str | None = None  #: where Spark runs
+    conf: dict[str, str] = {}  #: Spark's own settings
     queries: dict[str, AddedQuery] = {}  #: that are added to the flow, by name
     portable: bool = False  #: on Spark: whether it is kept as the engine does while it stands still, to go on anywhere
     #: other options of the engine: policy, workers, lanes, linger, when_full, queue_records, queue_bytes, hang, on_hang …

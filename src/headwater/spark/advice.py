@@ -49,7 +49,7 @@ _KNOWN: tuple[tuple[str, str], ...] = (
         "(-c spark.jars.packages=…)",
     ),
     (
-        r"(?:Failed to find|Cannot find) (?:the )?data source:? ?\"?`?([\w.]+)|DATA_SOURCE_NOT_FOUND[^\n]*?: ([\w.]+)",
+        r"(?:Failed to find|Cannot find) (?:the )?data source:? ?\"?`?([\w.]*\w)|DATA_SOURCE_NOT_FOUND[^\n]*?: ([\w.]*\w)",
         "Spark has no connector {0}: give its jars, as -c spark.jars.packages=… or -c spark.jars=…",
     ),
     (

@@ -17,6 +17,7 @@ from headwater.spark.batched import with_level_at_once
 from headwater.spark.broadcast import carried
 from headwater.spark.frames import SQL, Frame, end_of, event_time_of, named, rows_of_frame, with_inputs
 from headwater.spark.heads import Head, cut_behind, heads_of
+from headwater.spark.interpreter import check_workers
 from headwater.spark.keyed import SourceStage, with_level
 from headwater.spark.options import Meaning, check_buckets, check_meaning
 from headwater.spark.outcome import Outcome, observed
@@ -187,6 +188,7 @@ def _output(flow: Flow, name: str, buckets: int | None, observe: str | Observati
     made = _by_spark_alone(flow, name, heads, given)
     if made is not None:
         return observed(made, observe, tells_late=meaning == "headwater")
+    check_workers(spark)
     layout = cut_behind(flow, heads, buckets or int(spark.conf.get("spark.sql.shuffle.partitions") or 1))
     sent_layout = carried(layout)
     parts = []

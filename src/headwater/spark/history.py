@@ -17,9 +17,10 @@ from headwater.data.schema import Schema
 from headwater.errors import FlowError, listed, suggestion
 from headwater.flow.flow import Flow
 from headwater.io.delta import FOLDER
-from headwater.io.delta.log import DeltaTable, Folder
+from headwater.io.delta.log import DeltaTable, Folder, TablePlace
 from headwater.spark.envelope import ROW
 from headwater.spark.frames import SQL, check_columns, event_time_of, named
+from headwater.spark.storage import Storage
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -132,13 +133,21 @@ def _read(spark: SparkSession, address: str, schema: Schema, time: str) -> DataF
     try:
         if "/" not in url and "." not in path.suffix:
             return spark.table(address)
-        if (path / FOLDER).is_dir():  # of a Delta table, the files that count
-            files = DeltaTable(Folder(path.absolute())).files
-            found = [f"{url}/{unquote(name)}" for name in files]
+        place = _delta_place(path, url)
+        if place is not None:  # of a Delta table, the files that count
+            found = [f"{url.rstrip('/')}/{unquote(name)}" for name in DeltaTable(place).files]
             return reader.option("basePath", url).load(found) if found else reader.load(url).limit(0)
         return reader.load(url)
     except AnalysisException as error:
         raise FlowError(f"cannot read table {address}: {str(error).splitlines()[0]}") from None
+
+
+def _delta_place(path: Path, url: str) -> TablePlace | None:
+    """Return where a Delta table is; None of what is no such table."""
+    if (path / FOLDER).is_dir():
+        return Folder(path.absolute())
+    place = Storage(url)
+    return place if "://" in url and place.exists(FOLDER) else None
 
 
 def sliced(tables: Mapping[str, Table], until_us: int | None, slice_records: int) -> tuple[list[Slice], int, int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
@@ -34,3 +35,12 @@ def spark_version() -> str:
 def conf_folder() -> Path:
     """Return the folder in which Spark looks for what the user has configured; mostly there is none."""
     return Path(os.environ.get("SPARK_CONF_DIR") or spark_home() / "conf")
+
+
+def written_defaults() -> set[str]:
+    """Return the names that the user's spark-defaults.conf sets."""
+    try:
+        lines = (conf_folder() / "spark-defaults.conf").read_text().splitlines()
+    except OSError:
+        return set()
+    return {re.split(r"[\s=]", line.strip(), maxsplit=1)[0] for line in lines if line.strip().startswith("spark.")}

@@ -10,14 +10,26 @@ from __future__ import annotations
 import os
 import shlex
 import stat
+import subprocess
 import sys
+from functools import cache
 from hashlib import sha256
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from headwater.errors import RunError
 from headwater.spark import forkclient
 from headwater.spark.home import pyspark_folder, spark_home
 from headwater.spark.java import cache_folder
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_ASKED = """\
+import sys
+from importlib.util import find_spec
+print("{}.{}".format(*sys.version_info), find_spec("headwater") is not None)
+"""
 _LAUNCHER = """\
 #!/bin/sh
 path=
@@ -53,6 +65,40 @@ def launcher() -> str:
         except OSError:
             return sys.executable
     return str(made) if os.access(made, os.X_OK) else sys.executable  # a folder may allow no programs
+
+
+def check_workers(spark: SparkSession) -> None:
+    """Raise if the workers of a session on this machine run a Python in which there is no headwater.
+
+    That of a session which others have started is `python3` unless told, whatever Python this is: usual in a notebook whose
+    environment is not activated.
+    """
+    context = getattr(spark, "_sc", None)  # which a session of Spark Connect has not
+    python = None if context is None or not context.master.startswith("local") else context.pythonExec
+    if python in (None, sys.executable, launcher()):
+        return
+    trouble = _trouble(python)
+    if trouble:
+        raise RunError(
+            f"Spark's workers run {python!r}, {trouble}: before the session is started, set "
+            f'os.environ["PYSPARK_PYTHON"] = sys.executable ({sys.executable})'
+        )
+
+
+@cache
+def _trouble(python: str) -> str:
+    """Say why a program does as no worker of ours; nothing if it does."""
+    try:
+        asked = subprocess.run([python, "-c", _ASKED], capture_output=True, text=True, timeout=60, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return "which cannot be started"
+    if asked.returncode:
+        return "which is no Python that works"
+    version, has_headwater = asked.stdout.split()
+    mine = "{}.{}".format(*sys.version_info)
+    if version != mine:
+        return f"which is Python {version}, and this is {mine}"
+    return "" if has_headwater == "True" else "in which there is no headwater"
 
 
 def _write(made: Path, text: str) -> None:

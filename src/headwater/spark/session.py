@@ -19,8 +19,8 @@ from headwater.spark import daemon, forkserver, java, niofs
 from headwater.spark.archive import Archive, archive_of
 from headwater.spark.archiving import OPTIONS, make_at_exit
 from headwater.spark.gateway import JavaSide, drop_ahead, java_side, launch, start_ahead
-from headwater.spark.home import MISSING, conf_folder, spark_home, spark_version
-from headwater.spark.interpreter import launcher
+from headwater.spark.home import MISSING, spark_home, spark_version, written_defaults
+from headwater.spark.interpreter import check_workers, launcher
 from headwater.spark.master import SECRETIVE, check_answers
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def session(master: str | None = None, settings: Mapping[str, Any] | None = None
     running = SparkSession.getActiveSession() or _of_another_thread()
     if running is not None:
         return _adapted(running, master, given)
-    if _has_java():  # and knows the master
+    if has_java():  # and knows the master
         return _started(master or "", {**_streaming(), **given})
     return _started(*_chosen(master, given))
 
@@ -79,7 +79,7 @@ def is_local(master: str | None = None, settings: Mapping[str, Any] | None = Non
         if running is not None:
             return (running.conf.get("spark.master", "") or "").startswith("local")
     chosen = master or _as_texts(settings).get("spark.master") or LOCAL
-    return chosen.startswith("local") and not _has_java()
+    return chosen.startswith("local") and not has_java()
 
 
 def cancel() -> None:
@@ -89,7 +89,7 @@ def cancel() -> None:
         forkserver.stop()
 
 
-def _has_java() -> bool:
+def has_java() -> bool:
     """Say whether spark-submit has started Java for this process."""
     return "PYSPARK_GATEWAY_PORT" in os.environ
 
@@ -97,11 +97,11 @@ def _has_java() -> bool:
 def _chosen(master: str | None, given: dict[str, str]) -> tuple[str, dict[str, str]]:
     """Return the master, and all that is set for a session which starts Java; the environment is made ready for that."""
     master = master or given.get("spark.master") or LOCAL
-    written = _written_defaults()
+    written = written_defaults()
     check_answers(master, ask=not written & set(SECRETIVE) and all(given.get(name) != "true" for name in SECRETIVE))
     found = java.find()
     os.environ["JAVA_HOME"] = str(found.home)
-    if _is_near(master):
+    if is_near(master):
         if os.environ.setdefault("PYSPARK_PYTHON", launcher()) == launcher() != sys.executable and not (
             {*given, *written} & _PYTHONS
         ):
@@ -162,7 +162,7 @@ def _small(master: str, found: java.Java) -> dict[str, str]:
         "spark.driver.extraJavaOptions": quiet,
         "spark.sql.streaming.checkpointFileManagerClass": _FILES,
     }
-    if _is_near(master):
+    if is_near(master):
         chosen |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
     if master.startswith("local"):
         chosen["spark.sql.shuffle.partitions"] = str(cores_of(master))
@@ -271,23 +271,16 @@ def _adapted(running: SparkSession, master: str | None, given: Mapping[str, str]
     has = running.sparkContext.master if hasattr(running, "sparkContext") else None
     if master is not None and has is not None and has != master:
         raise RunError(f"a Spark session on {has!r} is running in this process, not on {master!r}; stop it first")
+    check_workers(running)
     for name, value in {**_streaming(), **given}.items():
         if running.conf.isModifiable(name):
             running.conf.set(name, value)
     return running
 
 
-def _is_near(master: str) -> bool:
+def is_near(master: str) -> bool:
+    """Say whether a master, and whoever works for it, is on this machine."""
     return master.startswith("local") or bool(re.match(r"spark://(127\.|localhost[:/]|\[::1\])", master))
-
-
-def _written_defaults() -> set[str]:
-    """Return the names that the user's spark-defaults.conf sets."""
-    try:
-        lines = (conf_folder() / "spark-defaults.conf").read_text().splitlines()
-    except OSError:
-        return set()
-    return {re.split(r"[\s=]", line.strip(), maxsplit=1)[0] for line in lines if line.strip().startswith("spark.")}
 
 
 def _as_texts(settings: Mapping[str, Any] | None) -> dict[str, str]:

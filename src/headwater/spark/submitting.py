@@ -8,27 +8,27 @@ from __future__ import annotations
 import json
 import os
 import sys
-import sysconfig
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from pathlib import Path, PurePosixPath
 from zipfile import ZipFile
 
 from headwater.errors import RunError
+from headwater.spark.home import written_defaults
 
 _ENVIRONMENT = "environment"  #: the folder as which executors find what was packed
 _MAIN = '''\
 """Made by `headwater spark submit`: runs flow {name} where spark-submit starts it."""
 
 import json
+import sys
 
-from headwater.cli.locate import find_flow
-from headwater.spark import run
+from headwater.cli import main
 
-report = run(find_flow({target!r}), **json.loads({options!r}))
-print(json.dumps(report.to_json()))
+sys.argv = ["headwater", *json.loads({words!r})]
+main()
 '''
+_UPLOADS = "spark.kubernetes.file.upload.path"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,27 +41,29 @@ class Submission:
 
 
 def packed(
-    flow: str,
+    words: Sequence[str],
     name: str,
     folder: Path,
     *,
+    files: Mapping[str, bytes],
     master: str,
     deploy_mode: str = "client",
-    checkpoint: str | None = None,
     environment: Path | None = None,
     settings: Mapping[str, str] | None = None,
-    options: Mapping[str, Any] | None = None,
 ) -> Submission:
-    """Write what is needed into a folder; `flow` is as on the command line, `name` what it calls itself."""
-    if deploy_mode not in ("client", "cluster"):
-        raise RunError(f"--deploy-mode is client or cluster, where the driver runs; got {deploy_mode!r}")
+    """Write what is needed into a folder.
+
+    `words` are what the driver's program says to `headwater`, `name` is what the flow calls itself, and `files` are its
+    modules that are not installed.
+    """
+    check_driver(master, deploy_mode, settings or {})
     if environment is not None and not environment.is_file():
         raise RunError(f"there is no file {str(environment)!r}; make it with venv-pack -o {environment}")
+    folder = folder.absolute()  # the command may be kept, and run from elsewhere
     folder.mkdir(parents=True, exist_ok=True)
-    target, modules = _shipped(flow, folder)
-    given = {key: value for key, value in {"checkpoint": checkpoint, **(options or {})}.items() if value is not None}
+    modules = _zipped(files, folder)
     main = folder / "main.py"
-    main.write_text(_MAIN.format(name=name, target=target, options=json.dumps(given)))
+    main.write_text(_MAIN.format(name=name, words=json.dumps(list(words))))
     command = [_spark_submit(), "--master", master, "--deploy-mode", deploy_mode, "--name", name]
     if modules is not None:
         command += ["--py-files", str(modules)]
@@ -74,29 +76,42 @@ def packed(
     return Submission([*command, str(main)], main, modules)
 
 
-def _shipped(flow: str, folder: Path) -> tuple[str, Path | None]:
-    """Return how the driver's program names the flow, and its modules in a file; none of what is installed."""
-    head, _, attribute = flow.rpartition(":")
-    path = Path(head or flow)
-    if path.suffix == ".py":
-        root, files = path.resolve().parent, [path.resolve()]
-        target = f"{path.stem}:{attribute if head else 'flow'}"
-    else:
-        module = sys.modules.get(head)
-        file = getattr(module, "__file__", None)
-        if file is None or Path(file).resolve().is_relative_to(sysconfig.get_path("purelib")):
-            return flow, None
-        root = Path(file).resolve().parents[head.count(".") + (Path(file).name == "__init__.py")]
-        top = root / head.split(".")[0]
-        files = sorted(top.rglob("*.py")) if top.is_dir() else [top.with_suffix(".py")]
-        if not all(each.is_file() for each in files):
-            return flow, None
-        target = flow
-    packed_modules = folder / "modules.zip"
-    with ZipFile(packed_modules, "w") as archive:
-        for each in files:
-            archive.write(each, each.relative_to(root))
-    return target, packed_modules
+def check_driver(master: str, deploy_mode: str, settings: Mapping[str, str]) -> None:
+    """Raise if the driver cannot be where it is to be, or nothing could bring it what it needs."""
+    if deploy_mode not in ("client", "cluster"):
+        raise RunError(f"--deploy-mode is client or cluster, where the driver runs; got {deploy_mode!r}")
+    if deploy_mode == "client":
+        return
+    if master.startswith(("spark://", "local")):
+        kind = "a standalone cluster" if master.startswith("spark://") else "a local master"
+        raise RunError(
+            f"Spark runs no driver in Python on {kind}: leave --deploy-mode cluster out, and the driver runs here"
+        )
+    if master.startswith("k8s://") and _UPLOADS not in settings and _UPLOADS not in _defaults():
+        raise RunError(
+            "the program and the modules are files of this machine, and pods fetch them from where a setting says: "
+            f"-c {_UPLOADS}=s3a://…, a URL that this machine and the pods see"
+        )
+
+
+def _defaults() -> set[str]:
+    try:
+        return written_defaults()
+    except RunError:  # no Spark is installed here
+        return set()
+
+
+def _zipped(files: Mapping[str, bytes], folder: Path) -> Path | None:
+    """Write modules into one file, as executors import them."""
+    if not files:
+        return None
+    modules = folder / "modules.zip"
+    with ZipFile(modules, "w") as archive:
+        for inner in sorted({parent.as_posix() for file in files for parent in PurePosixPath(file).parents} - {"."}):
+            archive.writestr(f"{inner}/", b"")  # without which a folder without __init__.py is no package there
+        for file, text in files.items():
+            archive.writestr(file, text)
+    return modules
 
 
 def _of_driver_here(master: str) -> dict[str, str]:

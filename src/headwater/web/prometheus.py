@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import socket
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -158,9 +159,10 @@ def check_port(port: int, address: str = "127.0.0.1") -> None:
         raise RunError("metrics for Prometheus need prometheus-client: pip install 'headwater[prometheus]'")
     if not 0 <= port <= 65535:
         raise RunError(f"cannot serve metrics on port {port}: ports go from 1 to 65535")
-    with socket.socket() as tried:
-        tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the server does
-        with _port_errors(port, address):
+    with _port_errors(port, address):
+        family = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM)[0][0]
+        with socket.socket(family) as tried:
+            tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the server does
             tried.bind((address, port))
             tried.listen()
 
@@ -182,4 +184,6 @@ def _port_errors(port: int, address: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise RunError(f"cannot serve metrics on {address}:{port}: {error.strerror}; is the port taken?") from None
+        elsewhere = isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL
+        why = "is the address one of this machine's?" if elsewhere else "is the port taken?"
+        raise RunError(f"cannot serve metrics on {address}:{port}: {error.strerror}; {why}") from None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
@@ -26,7 +27,7 @@ flow = flow_of(__file__)
 #: a part whose bridges wait for another site does not drain: it is given up soon, and its checkpoint has all
 _ON_ENGINE = "every = {every}\nstop_within = 5.0\n"
 #: a micro-batch comes to its end, and what Spark has is read back
-_ON_SPARK = 'on = "spark"\nmaster = {master}\nportable = true\nstop_within = 60.0\n'
+_ON_SPARK = 'on = "spark"\nmaster = {master}\nconf = {{{conf}}}\nportable = true\nstop_within = 60.0\n'
 
 
 class _Site(msgspec.Struct, frozen=True):
@@ -34,6 +35,7 @@ class _Site(msgspec.Struct, frozen=True):
     listen: tuple[str, int] | None
     uplink: str = ""
     master: str | None = None  #: of Spark, where that runs the parts
+    conf: dict[str, str] = {}  #: and its settings
 
 
 class SiteFolder:
@@ -48,7 +50,14 @@ class SiteFolder:
         """Return the folder that a part's file is in."""
         return cls(part.absolute().parent.parent)
 
-    def settle(self, name: str, listen: Address | None, uplink: str = "", master: str | None = None) -> None:
+    def settle(
+        self,
+        name: str,
+        listen: Address | None,
+        uplink: str = "",
+        master: str | None = None,
+        conf: Mapping[str, str] | None = None,
+    ) -> None:
         """Note who this site is; a folder of another site is refused. With a `master`, its parts run on Spark."""
         try:
             self.parts.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -56,7 +65,7 @@ class SiteFolder:
                 raise RunError(
                     f"the state folder {self.path} is of site '{self.name}', and this one is called '{name}'"
                 )
-            (self.path / _SITE).write_bytes(msgspec.json.encode(_Site(name, listen, uplink, master)))
+            (self.path / _SITE).write_bytes(msgspec.json.encode(_Site(name, listen, uplink, master, dict(conf or {}))))
         except OSError as error:
             raise RunError(f"cannot write the state folder {self.path}: {error.strerror}") from None
         self._read = None
@@ -136,7 +145,8 @@ class SiteFolder:
     def _settings(self, every: str) -> str:
         if self.master is None:
             return _ON_ENGINE.format(every=json.dumps(every))
-        return _ON_SPARK.format(master=json.dumps(self.master))
+        conf = ", ".join(f"{json.dumps(name)} = {json.dumps(value)}" for name, value in self._site.conf.items())
+        return _ON_SPARK.format(master=json.dumps(self.master), conf=conf)
 
     def _promised(self, id: str, promise: Promise | None) -> str:
         """Return the settings by which a part's process asks for its promise; what its steps need is in a file."""

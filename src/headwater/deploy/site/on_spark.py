@@ -8,6 +8,7 @@ one counts at any moment, and the other says so: whoever is killed, the next one
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from pathlib import Path
 from shutil import rmtree
 from typing import Any
@@ -33,34 +34,35 @@ def spark_folder(home: FlowHome) -> Path:
     return home.path / _SPARK
 
 
-def start(flow: Flow, home: FlowHome, master: str | None) -> SparkPart:
+def start(flow: Flow, home: FlowHome, master: str | None, settings: Mapping[str, str]) -> SparkPart:
     """Have a part go on on Spark, and return the run in progress."""
     from headwater import spark
     from headwater.spark.session import LOCAL, cores_of
 
     if _is_over(home):
-        rest(flow, home, master)
+        rest(flow, home, master, settings)
     folder = spark_folder(home)
     if not folder.exists() and any(home.checkpoint.glob("*.checkpoint")):
         buckets = cores_of(master or LOCAL)
         take_over(flow, home.checkpoint, folder, on="spark", buckets=buckets, fresh=_fresh(flow, home.checkpoint))
-    return SparkPart(spark.start(flow, master=master, checkpoint=folder), home, master)
+    run = spark.start(flow, master=master, settings=settings, checkpoint=folder)
+    return SparkPart(run, home, master, settings)
 
 
-def rest(flow: Flow, home: FlowHome, master: str | None) -> None:
+def rest(flow: Flow, home: FlowHome, master: str | None, settings: Mapping[str, str]) -> None:
     """Have what Spark has of a part that stands still kept as the engine does; RunError where that cannot be."""
     folder = spark_folder(home)
     if not folder.exists():
         return
     if not (_is_over(home) and any(home.checkpoint.glob("*.checkpoint"))):
         if not _is_over(home):
-            _finish(flow, folder, master)
+            _finish(flow, folder, master, settings)
         rmtree(home.checkpoint, ignore_errors=True)  # what Spark began with: it has come further
         take_over(flow, folder, home.checkpoint, on="engine", ended=True)
     rmtree(folder, ignore_errors=True)
 
 
-def _finish(flow: Flow, folder: Path, master: str | None) -> None:
+def _finish(flow: Flow, folder: Path, master: str | None, settings: Mapping[str, str]) -> None:
     """Have a micro-batch done that was cut off: what came of it may have been sent over a bridge, and not be taken back."""
     from headwater import spark
     from headwater.spark.checkpoint import Checkpoint
@@ -72,7 +74,7 @@ def _finish(flow: Flow, folder: Path, master: str | None) -> None:
     for step in flow.steps.values():
         if isinstance(step.kind, Write) and isinstance(step.kind.sink, Outlet):
             step.kind.sink.linger_s = 0.0  # who is to take it may stand still, too
-    run = spark.start(flow, master=master, checkpoint=folder)
+    run = spark.start(flow, master=master, settings=settings, checkpoint=folder)
     while not (checkpoint.is_committed(begun) or run.wait(_LOOK_S)):
         pass
     run.stop()
@@ -95,8 +97,8 @@ def _fresh(flow: Flow, checkpoint: Path) -> list[str]:
 class SparkPart:
     """A part at work on Spark, as `headwater.run.Run` has it; once it is over, it is kept as the engine does."""
 
-    def __init__(self, run: Any, home: FlowHome, master: str | None) -> None:
-        self._run, self._home, self._master = run, home, master
+    def __init__(self, run: Any, home: FlowHome, master: str | None, settings: Mapping[str, str]) -> None:
+        self._run, self._home, self._master, self._settings = run, home, master, settings
         self.runner, self.flow = run.runner, run.flow
         self._is_kept = False
 
@@ -123,7 +125,7 @@ class SparkPart:
         if report is not None and not self._is_kept:
             self._is_kept = True
             try:
-                rest(self.flow, self._home, self._master)
+                rest(self.flow, self._home, self._master, self._settings)
             except HeadwaterError as error:  # Spark has it, and whoever asks for it will try again
                 log.warning("what Spark has of the part stays as it is for now: %s", error)
         return report

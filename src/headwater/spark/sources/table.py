@@ -34,6 +34,11 @@ if TYPE_CHECKING:
 
 _LINES = ("json", "text")  #: of which we make records ourselves: the same as of a file on the engine
 _PART, _BROKEN = "_headwater_part", "_headwater_broken"
+_NO_CONNECTOR = (
+    "at a URL a Delta table needs Delta's own connector, the newest of which, 4.4.0, is for Spark 4.2 and breaks on 4.3; "
+    "name a folder that driver and executors see, which needs none, or on a platform whose Spark has a connector that fits, "
+    "give a DataFrame of it: spark.start(flow, inputs=df)"
+)
 #: how a connector is told how much to read at once; where a user says so, in whichever way, ours is left out
 _MOST = ("maxFilesPerTrigger", "maxBytesPerTrigger")
 
@@ -54,8 +59,10 @@ class TableReading:
         return Relation.of_table(self._source.schema) if self._source.form not in (*_LINES, "csv") else None
 
     def check(self) -> None:
-        """Raise if there are no columns, or not those that the form has."""
+        """Raise if there are no columns, or not those that the form has, or if nothing reads the form there."""
         source = self._source
+        if source.form == "delta":  # a folder of this machine would be read by its files
+            raise FlowError(f"{source} cannot be read: {_NO_CONNECTOR}")
         if source.form == "text" and len(source.schema) != 1:
             raise FlowError(f"{source} has one text column, the lines; got ({source.schema})")
         if source.form == "text":
@@ -101,8 +108,6 @@ class TableReading:
         source = self._source
         if source.form in _LINES:
             return reader.text(_found(source.url))
-        if source.form == "delta":  # whose columns its connector knows
-            return reader.load(source.url)
         fields = ", ".join(f"`{name.replace('`', '``')}` {SQL[kind]}" for name, kind in source.schema.fields)
         if source.form == "csv":
             fields += f", {_BROKEN} string"
