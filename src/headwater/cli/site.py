@@ -1,4 +1,4 @@
-"""`headwater site`, `headwater site token`."""
+"""`headwater site`, `headwater site token`, `headwater site revoke`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from headwater.deploy.site.link import Link
 from headwater.deploy.site.quote import Quote
 from headwater.deploy.site.resources import Quotes, Site
 from headwater.deploy.site.work import Work
-from headwater.deploy.token import make_token, use_token
+from headwater.deploy.token import make_token, revoke, use_token
 from headwater.errors import RunError, listed, suggestion
 from headwater.flow.duration import microseconds_of
 from headwater.serve.folder import Folder
@@ -131,6 +131,19 @@ def _token(
     folder = StateFolder(state)
     folder.identity()
     typer.echo(make_token(folder.certificates, name))
+
+
+@app.command("revoke")
+def _revoke(
+    name: Annotated[str, typer.Argument(help="the site whose key may be in wrong hands")], state: Coordinators = STATE
+) -> None:
+    """Refuse all tokens that were made for a site so far: its gateway was stolen, or a token has leaked.
+
+    A coordinator that runs hangs up on it at once, and has the other sites do so at their bridges.
+    `headwater site token NAME` makes a new token, which is taken.
+    """
+    revoke(StateFolder(state).certificates, name)
+    typer.echo(f"site '{name}' is revoked: its token is not taken any more; 'headwater site token' makes a new one")
 
 
 def _master(kind: str, master: str | None) -> str | None:
