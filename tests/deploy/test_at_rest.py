@@ -199,3 +199,22 @@ async def _greeted(wire):
     """Return the answer to the first word of a site."""
     wire.say(Hello("barn", __version__, PROTOCOL, None, 1.0, 1))
     return await wire.hear()
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_a_token_is_written_for_its_owner_alone_to_read(folder, tmp_path, there):
+    path = tmp_path / "barn.token"
+    if there:
+        path.write_text("what is longer than a token: " + "x" * 10_000)
+        path.chmod(0o644)
+    assert said(folder, "site", "token", "barn", "--output", str(path)) == ""
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert use_token(path.read_text(), tmp_path / "site") == "barn"
+    assert path.read_text().strip() == said(folder, "site", "token", "barn")
+
+
+def test_a_token_that_cannot_be_written_is_told(folder, tmp_path):
+    add_commands()
+    words = ["site", "token", "barn", "--output", str(tmp_path), "--state", str(folder.path)]
+    done = CliRunner().invoke(app, words)
+    assert "it is a directory; name a file in it" in str(done.exception)

@@ -25,6 +25,7 @@ from headwater.deploy.site.work import Work
 from headwater.deploy.token import make_token, revoke, use_token
 from headwater.errors import RunError, listed, suggestion
 from headwater.flow.duration import microseconds_of
+from headwater.io.files import explained
 from headwater.serve.folder import Folder
 from headwater.serve.home import Home
 from headwater.serve.notify import Notifier
@@ -122,15 +123,33 @@ def site(
 
 @app.command("token")
 def _token(
-    name: Annotated[str, typer.Argument(help="the site's name, as the net has it")], state: Coordinators = STATE
+    name: Annotated[str, typer.Argument(help="the site's name, as the net has it")],
+    state: Coordinators = STATE,
+    output: Annotated[
+        Path | None, typer.Option(help="a file to write it to, for you alone to read [default: print it]")
+    ] = None,
 ) -> None:
-    """Print the token by which a site is admitted; it holds the site's key, so keep it as you would keep a password.
+    """Make the token by which a site is admitted; it holds the site's key, so keep it as you would keep a password.
 
     The first time, this makes the authority and the coordinator's own certificate in the state folder too.
     """
     folder = StateFolder(state)
     folder.identity()
-    typer.echo(make_token(folder.certificates, name))
+    token = make_token(folder.certificates, name)
+    if output is None:
+        typer.echo(token)
+    else:
+        _write_secret(output, token)
+
+
+def _write_secret(path: Path, text: str) -> None:
+    """Write a line to a file that its owner alone may read, also where it is there and others could."""
+    try:
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+            os.fchmod(file.fileno(), 0o600)
+            file.write(f"{text}\n")
+    except OSError as error:
+        raise explained(error, path, "write") from None
 
 
 @app.command("revoke")
