@@ -94,7 +94,7 @@ def as_one_engine_has_it(folder):
 
 
 WAIT_S = 180.0  #: for what comes in a few seconds where nothing else is at work
-#: commands that ask whoever is at work and leave; `site token` is one too
+#: commands that ask whoever is at work and leave; `site token` and `site revoke` are too
 _ASKING = {"drain", "link", "move", "status", "stop"}
 
 
@@ -124,7 +124,7 @@ class Commands:
         return process
 
     def run(self, *words, code=0):
-        if words[0] in _ASKING or words[:2] == ("site", "token"):
+        if words[0] in _ASKING or words[:2] in (("site", "token"), ("site", "revoke")):
             found, out, err = self._typed(*words)
             said = out + err
         else:

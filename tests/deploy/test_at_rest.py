@@ -11,12 +11,12 @@ from typer.testing import CliRunner
 from headwater import __version__
 from headwater.cli import add_commands, app
 from headwater.cli.deploy import check_listen
-from headwater.deploy.certificates import issued
+from headwater.deploy.certificates import Identity, issued
 from headwater.deploy.control.messages import PROTOCOL, Hello, Ping, Refuse, Welcome
 from headwater.deploy.control.wire import Wire
 from headwater.deploy.coordinator.server import Server
 from headwater.deploy.coordinator.state import CoordinatorState, Deployment, StateFolder
-from headwater.deploy.token import COORDINATOR
+from headwater.deploy.token import COORDINATOR, make_token, use_token
 from headwater.errors import RunError
 from headwater.io.lock import Lock
 from ports import free_port
@@ -110,7 +110,7 @@ async def served(folder):
         await server.open("127.0.0.1", 0)
         context = issued(folder.certificates, "barn").client()
 
-        async def dialled():
+        async def dialled(context=context):
             at = await asyncio.open_connection("127.0.0.1", server.port, ssl=context, server_hostname=COORDINATOR)
             return Wire(*at)
 
@@ -167,3 +167,54 @@ async def _answer(wire, other):
             other.say(Ping())
         await asyncio.sleep(0.05)
     return waiting.result()
+
+
+@pytest.mark.parametrize("here", [True, False])
+def test_a_site_that_is_revoked_is_hung_up_on_and_admitted_with_a_new_token_alone(folder, tmp_path, here):
+    async def answered():
+        async with served(folder) as dialled, asyncio.timeout(60):
+            wires = [await dialled()]
+            if here:
+                assert isinstance(await _greeted(wires[0]), Welcome)
+            await asyncio.to_thread(said, folder, "site", "revoke", "barn")
+            while here and await wires[0].hear() is not None:
+                wires[0].say(Ping())  # it is there, and would stay
+            wires.append(await dialled())
+            answers = [await _greeted(wires[-1])]
+            token = await asyncio.to_thread(make_token, folder.certificates, "barn")
+            use_token(token, tmp_path / "site")
+            wires += [await dialled(Identity.of(tmp_path / "site", "barn").client()), await dialled()]
+            answers += [await _greeted(wire) for wire in wires[2:]]
+            for wire in wires:
+                await wire.close()
+            return answers
+
+    before, new, old = asyncio.run(answered())
+    assert "its certificate is revoked" in before.why
+    assert isinstance(new, Welcome)
+    assert "its certificate is revoked" in old.why
+
+
+async def _greeted(wire):
+    """Return the answer to the first word of a site."""
+    wire.say(Hello("barn", __version__, PROTOCOL, None, 1.0, 1))
+    return await wire.hear()
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_a_token_is_written_for_its_owner_alone_to_read(folder, tmp_path, there):
+    path = tmp_path / "barn.token"
+    if there:
+        path.write_text("what is longer than a token: " + "x" * 10_000)
+        path.chmod(0o644)
+    assert said(folder, "site", "token", "barn", "--output", str(path)) == ""
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert use_token(path.read_text(), tmp_path / "site") == "barn"
+    assert path.read_text().strip() == said(folder, "site", "token", "barn")
+
+
+def test_a_token_that_cannot_be_written_is_told(folder, tmp_path):
+    add_commands()
+    words = ["site", "token", "barn", "--output", str(tmp_path), "--state", str(folder.path)]
+    done = CliRunner().invoke(app, words)
+    assert "it is a directory; name a file in it" in str(done.exception)

@@ -23,7 +23,7 @@ from headwater.deploy.bridge.links import Links
 from headwater.deploy.bridge.messages import _HEAD
 from headwater.deploy.bridge.outlet import Outlet
 from headwater.deploy.bridge.room import Room
-from headwater.deploy.certificates import Identity, issue
+from headwater.deploy.certificates import Identity, issue, serial_of
 from headwater.errors import InputError, RunError
 from ports import free_port
 from properties import share_of
@@ -191,6 +191,30 @@ def test_a_site_that_is_admitted_is_not_heard_at_a_bridge_of_others(certificates
         reader = Inlet("b", schema, barn, at, peer="cloud").open(lambda text, why: None)
     assert reader.read(10, 60).rows()[0]["n"] == 1
     shed.close()
+
+
+@pytest.mark.parametrize("refused", ["barn", "cloud"])
+def test_a_site_that_is_revoked_is_hung_up_on_whoever_dials_until_it_shows_another_certificate(
+    certificates, cloud, barn, caplog, refused
+):
+    schema, refusing = Schema.of(SCHEMA), cloud if refused == "barn" else barn
+    writer = Outlet("b", barn, ("127.0.0.1", cloud.port), peer="cloud").open(schema)
+    reader = Inlet("b", schema, cloud, peer="barn").open(lambda text, why: None)
+
+    def read_back(n, within_s):
+        writer.write(Batch.of({"n": [n], "key": ["k"], "at": [0]}, schema))
+        return [row["n"] for row in reader.read(10, within_s).rows()]
+
+    assert read_back(1, 60) == [1]
+    refusing.refuse({refused: ""})
+    assert f"bridges do not talk to {refused}: the certificate that it shows is revoked" in caplog.text
+    assert read_back(2, 0.5) == []
+    refusing.refuse({refused: "1234"})  # another site has the name by now, and this one calls still
+    assert read_back(3, 0.5) == []
+    refusing.refuse({refused: serial_of(Identity.of(certificates, refused).certificate)})
+    found = []
+    wait_until(lambda: found.extend(row["n"] for row in reader.read(10, 1.0).rows()) or len(found) == 2)
+    assert found == [2, 3]
 
 
 def test_who_has_not_said_which_end_it_is_for_cannot_fill_the_memory(certificates, cloud, caplog):

@@ -8,8 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from headwater.deploy import certificates
-from headwater.deploy.certificates import check_signature, issued, sign, tls_name
-from headwater.deploy.token import make_token, use_token
+from headwater.deploy.certificates import check_signature, issued, serial_of, sign, tls_name
+from headwater.deploy.revoked import read_revoked, refuses
+from headwater.deploy.token import make_token, revoke, use_token
 from headwater.errors import RunError
 
 pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="certificates are made with openssl")
@@ -111,3 +112,35 @@ def test_a_clock_that_is_wrong_keeps_nobody_out(tmp_path, monkeypatch):
     check_signature(site.authority, coordinator.certificate, "coordinator", b"a part", signature)
     with pytest.raises(RunError, match="not signed by 'coordinator', or was altered"):
         check_signature(site.authority, coordinator.certificate, "coordinator", b"another", signature)
+
+
+def test_a_site_that_was_revoked_gets_another_certificate_which_alone_is_taken(tmp_path):
+    old = make_token(tmp_path, "press hall")
+    serials = [serial_of(issued(tmp_path, "press hall").certificate)]
+    for _ in range(2):
+        assert not refuses(read_revoked(tmp_path), "press hall", serials[-1])
+        revoke(tmp_path, "press hall")
+        assert refuses(read_revoked(tmp_path), "press hall", serials[-1])
+        new = make_token(tmp_path, "press hall")
+        assert new != old
+        assert make_token(tmp_path, "press hall") == new  # once more, the same
+        serials.append(serial_of(issued(tmp_path, "press hall").certificate))
+    assert [refuses(read_revoked(tmp_path), "press hall", serial) for serial in serials] == [True, True, False]
+    assert not refuses(read_revoked(tmp_path), "paint hall", serials[0])
+
+
+@pytest.mark.parametrize("name", ["pres hall", "coordinator", "authority"])
+def test_a_name_that_no_token_was_made_for_is_not_revoked(tmp_path, name):
+    issued(tmp_path, "coordinator")
+    make_token(tmp_path, "press hall")
+    with pytest.raises(RunError, match=f"no token was made for a site '{name}'"):
+        revoke(tmp_path, name)
+    assert not read_revoked(tmp_path)
+
+
+def test_a_list_of_what_is_revoked_that_cannot_be_read_is_told_and_admits_nobody(tmp_path):
+    make_token(tmp_path, "barn")
+    (tmp_path / "revoked.json").write_text("{")
+    for act in (read_revoked, lambda folder: make_token(folder, "barn")):
+        with pytest.raises(RunError, match="which sites are revoked"):
+            act(tmp_path)

@@ -39,6 +39,7 @@ from headwater.deploy.coordinator.events import (
     Left,
     Ready,
     Recut,
+    Revoke,
     Say,
     Stop,
     Undo,
@@ -135,6 +136,24 @@ def test_who_does_not_belong_here_is_told_why(name, said, why):
     with pytest.raises(RunError, match=why):
         raise RunError(machine.why_not(name, said))
     assert machine.why_not("attic", hello("attic")) is None
+
+
+def test_a_site_that_is_revoked_is_not_admitted_and_the_others_refuse_it_at_their_bridges():
+    kept = CoordinatorState(deployed=deployed(phase="running", listens=["barn", "cloud", "office"]))
+    machine = Coordinator(kept, {"barn": "2A"})
+    assert "is revoked" in machine.why_not("barn", hello("barn"), "1")
+    assert machine.why_not("barn", hello("barn"), "2A") is None
+    agents = {name: Agent({"tanks-1": True}) for name in ("cloud", "office")}
+    for revoked in ({"barn": "2A"}, {"barn": ""}):
+        said = machine.handle(Revoke(revoked))
+        if not machine.sites:
+            for name in agents:
+                machine.handle(Joined(name, hello(name)))
+                said += machine.handle(Heard(name, report(PartState("tanks-1", "running", port=4000))))
+        told = {each.site: deed for each in said for deed in agents[each.site].told(each.message)}
+        assert {name: deed.revoked for name, deed in told.items()} == dict.fromkeys(agents, revoked)
+    assert machine.handle(Revoke(revoked)) == []  # the same once more
+    assert "is revoked" in machine.why_not("barn", hello("barn"), "2A")
 
 
 def test_sites_of_which_none_can_be_dialed_are_told_before_anything_is_handed_out():

@@ -14,7 +14,7 @@ from headwater.deploy.coordinator.state import StateFolder
 from headwater.deploy.token import make_token
 from headwater.errors import RunError
 from ports import free_port
-from sites_of import TANKS, as_one_engine_has_it, farm, running, wait_for
+from sites_of import TANKS, as_one_engine_has_it, farm, running, site, wait_for
 
 PLANT = Path(__file__).parents[2] / "examples" / "plant"
 HALLS = ("press hall", "paint hall", "server room", "cloud")
@@ -197,6 +197,28 @@ def test_steps_move_and_nothing_is_lost_whoever_is_killed_meanwhile(commands, tm
     assert as_one_engine_has_it(tmp_path)
     refused = " ".join(commands.run("deploy", plan, code=2).split())
     assert "has ended with this very plan, and nothing is run" in refused  # though its steps were moved since
+
+
+def test_a_site_that_is_revoked_is_cut_off_and_goes_on_with_a_new_token(commands, tmp_path):
+    plan = farm(tmp_path)
+    sites = {name: site(commands, name) for name in ("barn", "shed", "cloud")}
+    first = commands.start("deploy", plan, "--within", "180s")
+    wait_for(lambda: running(commands), commands, "a flow that runs")
+    assert "site 'shed' is revoked" in commands.run("site", "revoke", "shed")
+    told = "bridges do not talk to shed: the certificate that it shows is revoked"
+    for name in ("barn", "cloud"):  # shed has bridges with both
+        wait_for(lambda at=name: told in sites[at].log.read_text(), commands, f"a word about a bridge at {name}")
+    assert "site 'shed' at 127.0.0.1 is revoked: its connection is cut" in " ".join(first.log.read_text().split())
+    refused = "it does not admit this site: its certificate is revoked"
+    wait_for(lambda: refused in " ".join(sites["shed"].log.read_text().split()), commands, "a word at the site")
+    assert not next(each["here"] for each in commands.json("status")["deployed"]["sites"] if each["name"] == "shed")
+    sites["shed"].send_signal(signal.SIGTERM)
+    assert sites["shed"].wait(180) == 0, commands.logs()
+    site(commands, "shed")
+    wait_for(lambda: running(commands), commands, "a flow that runs again")
+    (tmp_path / "hurry").touch()
+    assert first.wait(180) == 0, commands.logs()
+    assert as_one_engine_has_it(tmp_path)
 
 
 def test_a_site_tells_what_it_has_and_what_it_costs(commands, tmp_path):

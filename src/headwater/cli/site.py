@@ -1,4 +1,4 @@
-"""`headwater site`, `headwater site token`."""
+"""`headwater site`, `headwater site token`, `headwater site revoke`."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ from headwater.deploy.site.link import Link
 from headwater.deploy.site.quote import Quote
 from headwater.deploy.site.resources import Quotes, Site
 from headwater.deploy.site.work import Work
-from headwater.deploy.token import make_token, use_token
+from headwater.deploy.token import make_token, revoke, use_token
 from headwater.errors import RunError, listed, suggestion
 from headwater.flow.duration import microseconds_of
+from headwater.io.files import explained
 from headwater.serve.folder import Folder
 from headwater.serve.home import Home
 from headwater.serve.notify import Notifier
@@ -134,15 +135,46 @@ def site(
 
 @app.command("token")
 def _token(
-    name: Annotated[str, typer.Argument(help="the site's name, as the net has it")], state: Coordinators = STATE
+    name: Annotated[str, typer.Argument(help="the site's name, as the net has it")],
+    state: Coordinators = STATE,
+    output: Annotated[
+        Path | None, typer.Option(help="a file to write it to, for you alone to read [default: print it]")
+    ] = None,
 ) -> None:
-    """Print the token by which a site is admitted; it holds the site's key, so keep it as you would keep a password.
+    """Make the token by which a site is admitted; it holds the site's key, so keep it as you would keep a password.
 
     The first time, this makes the authority and the coordinator's own certificate in the state folder too.
     """
     folder = StateFolder(state)
     folder.identity()
-    typer.echo(make_token(folder.certificates, name))
+    token = make_token(folder.certificates, name)
+    if output is None:
+        typer.echo(token)
+    else:
+        _write_secret(output, token)
+
+
+def _write_secret(path: Path, text: str) -> None:
+    """Write a line to a file that its owner alone may read, also where it is there and others could."""
+    try:
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+            os.fchmod(file.fileno(), 0o600)
+            file.write(f"{text}\n")
+    except OSError as error:
+        raise explained(error, path, "write") from None
+
+
+@app.command("revoke")
+def _revoke(
+    name: Annotated[str, typer.Argument(help="the site whose key may be in wrong hands")], state: Coordinators = STATE
+) -> None:
+    """Refuse all tokens that were made for a site so far: its gateway was stolen, or a token has leaked.
+
+    A coordinator that runs hangs up on it at once, and has the other sites do so at their bridges.
+    `headwater site token NAME` makes a new token, which is taken.
+    """
+    revoke(StateFolder(state).certificates, name)
+    typer.echo(f"site '{name}' is revoked: its token is not taken any more; 'headwater site token' makes a new one")
 
 
 def _master(kind: str, master: str | None) -> str | None:

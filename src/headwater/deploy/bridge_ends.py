@@ -20,6 +20,7 @@ from headwater.deploy.certificates import Identity, tls_name
 from headwater.deploy.cut import Crossing
 from headwater.deploy.part import Part
 from headwater.deploy.ports import free_port
+from headwater.deploy.revoked import changed_ns
 from headwater.deploy.routes import Outgoing, Routes
 from headwater.errors import InputError, RunError
 from headwater.flow.flow import DEAD_LETTERS
@@ -27,7 +28,7 @@ from headwater.flow.flow import DEAD_LETTERS
 log = logging.getLogger(__name__)
 
 _ADDRESSES, _ENDED, _PORT, _ROUTES, _ROUTED = "addresses.json", "ended.json", "port", "routes.json", "routed"
-_OUTGOING = "outgoing.json"
+_OUTGOING, _REVOKED = "outgoing.json", "revoked.json"
 _PORTS = 64  #: that are tried from the first on
 _LOOK_S = 0.02  #: between two looks whether the agent has noted something else
 _SOON_S = 0.002  #: and while a move is about to be, for which records wait
@@ -124,6 +125,7 @@ class BridgeEnds:
         """Connect an end."""
         self.open()
         assert self._links is not None
+        self._links.refuse(read_revoked(self._folder))  # it may have been made ready before that was noted
         self._links.attach(end, dial, name=name)
         with self._lock:
             self._attached += 1
@@ -142,12 +144,16 @@ class BridgeEnds:
     def _look(self) -> None:
         """Do what the agent notes, until nothing is connected any more; the first time whatever is there."""
         seen: tuple[int, ...] = ()
+        heeded = 0  #: the note of what is revoked
         rest_s, told_s = _LOOK_S, time.monotonic()
         while self._looks_on():
             if time.monotonic() - told_s > _TELL_S:
                 told_s = time.monotonic()
                 self._note_outgoing()
-            found = tuple(_changed_ns(self._folder / name) for name in (_ROUTES, _ADDRESSES))
+            if (noted := changed_ns(self._folder / _REVOKED)) != heeded and self._links is not None:
+                heeded = noted
+                self._links.refuse(read_revoked(self._folder))
+            found = tuple(changed_ns(self._folder / name) for name in (_ROUTES, _ADDRESSES))
             if found != seen and self._links is not None:
                 seen, routes = found, read_routes(self._folder)
                 rest_s = _SOON_S if routes is not None and routes.moving else _LOOK_S
@@ -236,6 +242,20 @@ def note_ended(folder: Path, sites: list[str]) -> None:
     _write(folder / _ENDED, msgspec.json.encode(sites))
 
 
+def read_revoked(folder: Path) -> dict[str, str]:
+    """Return whose certificates are refused, as the agent last noted it, by the names that TLS compares."""
+    try:
+        found = msgspec.json.decode((folder / _REVOKED).read_bytes(), type=dict[str, str])
+    except (OSError, msgspec.DecodeError):
+        return {}
+    return {tls_name(site): serial for site, serial in found.items()}
+
+
+def note_revoked(folder: Path, revoked: dict[str, str]) -> None:
+    """Note whose certificates are refused; a part's process hangs up on them soon."""
+    _write(folder / _REVOKED, msgspec.json.encode(revoked))
+
+
 def read_port(folder: Path) -> int | None:
     """Return the port at which a part's process listens, or did; None before it has."""
     try:
@@ -287,12 +307,3 @@ def read_routed(folder: Path) -> str:
 def note_routed(folder: Path, name: str) -> None:
     """Note that the process goes by routes of that name."""
     _write(folder / _ROUTED, name.encode())
-
-
-def _changed_ns(path: Path) -> int:
-    """Return a number that changes with a file; files are replaced as a whole, so that each has one of its own."""
-    try:
-        found = path.stat()
-        return found.st_ino ^ found.st_mtime_ns
-    except OSError:
-        return 0

@@ -132,6 +132,12 @@ def _put(made: Path, to: Path) -> None:
     made.replace(to)
 
 
+def serial_of(certificate: Path) -> str:
+    """Return the serial number of a certificate, in the form in which Python tells it of one that is shown."""
+    said = _openssl("x509", "-in", certificate, "-noout", "-serial").decode()
+    return said.strip().removeprefix("serial=")
+
+
 def sign(identity: Identity, data: bytes) -> bytes:
     """Return the signature of some bytes by the key of an identity."""
     return _openssl("dgst", "-sha256", "-sign", identity.key, given=data)

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import msgspec
 
-from headwater.deploy.certificates import issued
-from headwater.errors import RunError
+from headwater.deploy.certificates import issue, issued, serial_of
+from headwater.deploy.revoked import alone, note_revoked, read_revoked
+from headwater.errors import RunError, suggestion
 
 COORDINATOR = "coordinator"  #: the name in the certificate of whoever deploys; no site may have it
 
@@ -23,12 +24,28 @@ class _Token(msgspec.Struct, frozen=True):
 
 
 def make_token(folder: Path, site: str) -> str:
-    """Return a token for a site; its certificate is made in the folder, and the authority where there is none yet."""
+    """Return a token for a site; its certificate is made in the folder, and the authority where there is none yet.
+
+    A site that was revoked gets a new certificate, and is admitted with that from then on.
+    """
     if site == COORDINATOR:
         raise RunError(f"no site may be called '{COORDINATOR}': that is the name of whoever deploys")
-    identity = issued(folder, site)
-    read = (path.read_text() for path in (identity.certificate, identity.key, identity.authority))
+    with alone(folder):
+        admitted = read_revoked(folder).get(site)
+        identity = issue(folder, site) if admitted == "" else issued(folder, site)
+        read = [path.read_text() for path in (identity.certificate, identity.key, identity.authority)]
+        if admitted == "":
+            note_revoked(folder, site, serial_of(identity.certificate))
     return base64.b64encode(msgspec.json.encode(_Token(site, *read))).decode()
+
+
+def revoke(folder: Path, site: str) -> None:
+    """Have all tokens refused that were made for a site so far; RunError for one that none was made for."""
+    given = {path.stem for path in folder.glob("*.crt")} - {COORDINATOR, "authority"}
+    if site not in given:
+        raise RunError(f"no token was made for a site '{site}' in {folder.parent}{suggestion(site, sorted(given))}")
+    with alone(folder):
+        note_revoked(folder, site)
 
 
 def use_token(text: str, folder: Path, name: str | None = None) -> str:

@@ -12,13 +12,14 @@ import logging
 import ssl
 import threading
 import time
-from collections.abc import Callable, Collection, Coroutine
+from collections.abc import Callable, Collection, Coroutine, Mapping
 from contextlib import suppress
 from typing import Any, Protocol
 
 from headwater.deploy.bridge.messages import MOST_BYTES, Hello, Message, Parser, Refuse, encoded
 from headwater.deploy.bridge.protocol import PING_S, RefusedError
 from headwater.deploy.bridge.uplink import Meter
+from headwater.deploy.revoked import Revoked, refuses, shown_serial
 from headwater.errors import InputError
 
 log = logging.getLogger(__name__)
@@ -82,6 +83,8 @@ class Links:
         self._pumping: asyncio.TimerHandle | None = None
         self._ends: dict[tuple[str, str], _Attached] = {}  #: by bridge and role
         self._connections: set[_Connection] = set()
+        self._revoked: Revoked = {}
+        self._warned_s = -_QUIET_S  #: when it was last told that somebody is refused
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="headwater-bridges", daemon=True)
         self._thread.start()
@@ -106,6 +109,11 @@ class Links:
         """Say what is still to be said, and hang up; nothing is left to do where all links are closed."""
         if self._thread.is_alive():
             self._call(self._detach(end))
+
+    def refuse(self, revoked: Revoked) -> None:
+        """Hang up on those whose certificates are revoked, and on whoever calls or is called with one from now on."""
+        if self._thread.is_alive():
+            self._call(self._refuse(revoked))
 
     def hurry(self) -> None:
         """Try again at once where it is waited between two attempts: somebody may be elsewhere by now."""
@@ -147,6 +155,21 @@ class Links:
             connection.meet_late()
         if dial is not None:
             attached.task = self._loop.create_task(self._keep_dialing(attached, dial, name))
+
+    async def _refuse(self, revoked: Revoked) -> None:
+        self._revoked = revoked
+        for connection in list(self._connections):
+            connection.leave_if_revoked()
+
+    def is_revoked(self, shown: Mapping[str, Any] | None) -> bool:
+        """Say whether a certificate that was shown is refused; it is warned of that now and then."""
+        names = _names(shown)
+        if not any(refuses(self._revoked, name, shown_serial(shown)) for name in names):
+            return False
+        if time.monotonic() - self._warned_s > _QUIET_S:
+            self._warned_s = time.monotonic()
+            log.warning("bridges do not talk to %s: the certificate that it shows is revoked", ", ".join(names))
+        return True
 
     def _hurry(self) -> None:
         for attached in self._ends.values():
@@ -310,11 +333,13 @@ class _Connection(asyncio.Protocol):
         self._transport = transport
         transport.set_write_buffer_limits(high=_HIGH_BYTES)
         self._links._connections.add(self)
+        if self.leave_if_revoked():
+            return
         if self._attached is not None:
             self._begin(self._attached)
         else:
             shown = transport.get_extra_info("peercert")
-            self._names = None if shown is None else [name for _, name in shown.get("subjectAltName", ())]
+            self._names = None if shown is None else _names(shown)
             self._timer = self._links._loop.call_later(_GREET_S, self.hang_up)
 
     def _begin(self, attached: _Attached) -> None:
@@ -434,6 +459,14 @@ class _Connection(asyncio.Protocol):
             self._transport.close()
             self._transport = None
 
+    def leave_if_revoked(self) -> bool:
+        """Hang up at once if the other's certificate is revoked; say whether it is."""
+        if self._transport is None or not self._links.is_revoked(self._transport.get_extra_info("peercert")):
+            return False
+        self._transport.abort()
+        self._transport = None
+        return True
+
     def connection_lost(self, why: Exception | None) -> None:
         """Take note that it is gone."""
         self._transport = None
@@ -445,6 +478,11 @@ class _Connection(asyncio.Protocol):
         if self._unheard:
             self._links.note_unheard(self._unheard[0], self._names)
         self.closed.set()
+
+
+def _names(shown: Mapping[str, Any] | None) -> list[str]:
+    """Return the names of sites in a certificate."""
+    return [name for _, name in (shown or {}).get("subjectAltName", ())]
 
 
 def _told(error: BaseException) -> str:

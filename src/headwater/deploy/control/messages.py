@@ -212,6 +212,7 @@ class Want(msgspec.Struct, frozen=True, tag="want"):
     ended: list[str] = []  #: the sites whose parts are through: they have all that was sent to them
     word: int = 0  #: counts them, so that a report from before this one is known as such
     routes: Routes | None = None  #: where its streams go to and come from; None where that is as the part says
+    revoked: dict[str, str] = {}  #: whose certificates are refused at its bridges, as `Revoked`
 
 
 class Forget(msgspec.Struct, frozen=True, tag="forget"):

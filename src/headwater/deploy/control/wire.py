@@ -9,6 +9,7 @@ from collections import deque
 from contextlib import suppress
 
 from headwater.deploy.control.messages import Message, packed, unpacked
+from headwater.deploy.revoked import shown_serial
 from headwater.errors import RunError
 
 MOST_BYTES = 2**30  #: of one message
@@ -30,6 +31,11 @@ class Wire:
         """The name in the other's certificate."""
         shown = self._writer.get_extra_info("peercert") or {}
         return next((value for part in shown.get("subject", ()) for key, value in part if key == "commonName"), "")
+
+    @property
+    def serial(self) -> str:
+        """The serial number of the other's certificate."""
+        return shown_serial(self._writer.get_extra_info("peercert"))
 
     @property
     def address(self) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from headwater.deploy.control.messages import Hello, Message
 from headwater.deploy.coordinator.state import Deployment, Move
+from headwater.deploy.revoked import Revoked
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +80,14 @@ class Undo:
     why: str
 
 
-Event = Joined | Left | Heard | Deploy | Stop | Resume | Drop | Begin | Recut | Undo
+@dataclass(frozen=True, slots=True)
+class Revoke:
+    """Certificates are refused from now on: all that are revoked."""
+
+    revoked: Revoked
+
+
+Event = Joined | Left | Heard | Deploy | Stop | Resume | Drop | Begin | Recut | Undo | Revoke
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,6 +45,7 @@ from headwater.deploy.coordinator.events import (
     Ready,
     Recut,
     Resume,
+    Revoke,
     Say,
     Stop,
     Undo,
@@ -52,6 +53,7 @@ from headwater.deploy.coordinator.events import (
 from headwater.deploy.coordinator.site import Site
 from headwater.deploy.coordinator.state import CoordinatorState, Deployment, Move
 from headwater.deploy.coordinator.traffic import link
+from headwater.deploy.revoked import Revoked, refuses
 from headwater.errors import RunError, listed, suggestion
 
 _OVER = ("stopped", "ended")  #: phases of a part that nothing is at work for
@@ -60,8 +62,8 @@ _OVER = ("stopped", "ended")  #: phases of a part that nothing is at work for
 class Coordinator:
     """Decides; `kept` is to be on disk whenever `Keep` says so."""
 
-    def __init__(self, kept: CoordinatorState) -> None:
-        self.kept = kept
+    def __init__(self, kept: CoordinatorState, revoked: Revoked | None = None) -> None:
+        self.kept, self.revoked = kept, revoked or {}
         self.sites: dict[str, Site] = {}
         self.undone = ""  #: why the last move came to nothing
         self.refused_by = ""  #: the site that did not take its part of the last move
@@ -70,8 +72,13 @@ class Coordinator:
         self._is_cutting = False
         self._checkpoints: Mapping[str, Mapping[str, bytes]] | None = None  #: of the new parts
 
-    def why_not(self, name: str, hello: Hello) -> str | None:
-        """Say why a site that calls is not admitted; None if it is. `name` is that in its certificate."""
+    def why_not(self, name: str, hello: Hello, serial: str = "") -> str | None:
+        """Say why a site that calls is not admitted; None if it is. `name` and `serial` are those of its certificate."""
+        if refuses(self.revoked, name, serial):
+            return (
+                "its certificate is revoked; 'headwater site token' makes a new token for it where the coordinator is, "
+                "which 'headwater site --token' takes"
+            )
         if hello.name != name:
             return f"it calls itself '{hello.name}', and its certificate is for '{name}'"
         if hello.protocol != PROTOCOL or hello.version != __version__:
@@ -128,6 +135,8 @@ class Coordinator:
             case Recut(id, checkpoints):
                 if self._moves(id):
                     self._checkpoints = checkpoints
+            case Revoke(revoked):
+                self.revoked = revoked
             case Undo(id, why):
                 if self._moves(id):
                     self._end_move(forget=id)
@@ -267,7 +276,8 @@ class Coordinator:
             move = deployed.moving
             at_rest = move is not None and move.cut and name not in move.go_on
             running = deployed.phase == "running" and name not in deployed.ended and not at_rest
-            told = Want(id, running, others, list(deployed.ended), routes=deployed.routes(name))
+            routes, revoked = deployed.routes(name), dict(self.revoked)
+            told = Want(id, running, others, list(deployed.ended), routes=routes, revoked=revoked)
             commands += self._say(name, told)
         return commands
 

@@ -44,6 +44,7 @@ from headwater.deploy.coordinator.events import (
     Left,
     Ready,
     Recut,
+    Revoke,
     Say,
     Stop,
     Undo,
@@ -57,6 +58,7 @@ from headwater.deploy.part import SealedPart, sealed
 from headwater.deploy.policies.policy_state import Decision
 from headwater.deploy.promise import promises_of
 from headwater.deploy.recut import check_move, going_on, movable, moved, recut
+from headwater.deploy.revoked import changed_ns, read_revoked, refuses, revoked_file
 from headwater.deploy.state_transfer import check_size, made_in, unpacked
 from headwater.deploy.token import COORDINATOR
 from headwater.errors import HeadwaterError, RunError, listed, suggestion
@@ -77,7 +79,8 @@ class Server:
         self.folder, self._flow_of = folder, flow_of
         self._lock = folder.lock()
         self._identity = folder.identity()
-        self.coordinator = Coordinator(folder.read())
+        self.coordinator = Coordinator(folder.read(), read_revoked(folder.certificates))
+        self._heeded = 0  #: the file of what is revoked that was looked at last
         self._wires: dict[str, Wire] = {}
         self._talks: set[asyncio.Task[None]] = set()
         self._flow: Flow | None = None
@@ -203,7 +206,8 @@ class Server:
         name = wire.other
         if name in self._wires:  # it may be the same site, whose last connection is dead and does not look so yet
             await until(lambda: name not in self._wires, SILENT_S + BEAT_S)
-        why = self.coordinator.why_not(name, hello)
+        self._heed_revoked()
+        why = self.coordinator.why_not(name, hello, wire.serial)
         if why is not None:
             log.warning("site '%s' at %s is not admitted: %s", name, wire.address, why)
             wire.say(Refuse(why))
@@ -223,6 +227,24 @@ class Server:
             log.warning("site '%s' is away", name)
             if self.unkept is None:
                 self.handle(Left(name))
+
+    def _heed_revoked(self) -> None:
+        """Hang up on sites whose certificates were revoked since, and have the others refuse them at bridges."""
+        found = changed_ns(revoked_file(self.folder.certificates))
+        if found == self._heeded:
+            return
+        self._heeded = found
+        try:
+            revoked = read_revoked(self.folder.certificates)
+        except RunError as error:
+            log.error("what was refused before is: %s", error)
+            return
+        for name, wire in self._wires.items():
+            if refuses(revoked, name, wire.serial):
+                log.warning("site '%s' at %s is revoked: its connection is cut", name, wire.address)
+                wire.cut()
+        if self.unkept is None:
+            self.handle(Revoke(revoked))
 
     async def _answer(self, ask: Ask) -> Answer:
         try:
@@ -434,6 +456,7 @@ class Server:
                 self._move_s = self._move_s or time.monotonic()
                 if time.monotonic() - max(self._move_s, self._travels_s) > _MOVE_S:
                     self._undo(f"it was not done within {_MOVE_S:g} s")
+            self._heed_revoked()
             self._let_policy_look()
             for wire in list(self._wires.values()):
                 if time.monotonic() - wire.heard_s > SILENT_S:

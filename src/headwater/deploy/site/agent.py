@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from headwater.deploy.control.messages import Fetch, Forget, Install, Message, Piece, Prepare, Send, Took, Want
 from headwater.deploy.part import SealedPart
+from headwater.deploy.revoked import Revoked
 from headwater.deploy.routes import Routes
 
 
@@ -64,12 +65,13 @@ class KeepPiece:
 
 @dataclass(frozen=True, slots=True)
 class Locate:
-    """Note where other sites are, which of them are through, and where streams go to and come from, for a part's bridges."""
+    """Note for a part's bridges where other sites are, which are through or revoked, and where streams go and come from."""
 
     id: str
     addresses: Mapping[str, tuple[str, int]]
     ended: Sequence[str]
     routes: Routes | None = None
+    revoked: Revoked = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,8 +122,8 @@ class Agent:
                 return [KeepPiece(message)]
             case Fetch(id, move, known, steps) if self.parts.get(id) is False:
                 return [HandOver(id, move, known, steps)]
-            case Want(id, running, addresses, ended, routes=routes) if id in self.parts:
-                return self._wanted(running, Locate(id, addresses, ended, routes))
+            case Want(id, running, addresses, ended, routes=routes, revoked=revoked) if id in self.parts:
+                return self._wanted(running, Locate(id, addresses, ended, routes, revoked))
             case Forget(ids):
                 gone = [id for id in ids if id in self.parts or id in self.prepared]
                 for id in gone:

@@ -20,6 +20,7 @@ from headwater.deploy.ahead import Kept, Sending, large_states, may_lack, sweep
 from headwater.deploy.bridge_ends import (
     note_addresses,
     note_ended,
+    note_revoked,
     note_routes,
     read_outgoing,
     read_port,
@@ -192,7 +193,8 @@ class Work:
                 return [] if self._sending is None else self._sending.took(took)
             case KeepPiece(piece):
                 return [*self._keep_piece(piece), Took(piece.move, piece.step, piece.key, piece.at)]
-            case Locate(id, addresses, ended, routes):
+            case Locate(id, addresses, ended, routes, revoked):
+                note_revoked(self.folder.sources(id), dict(revoked))  # before it is told whom to dial
                 note_addresses(self.folder.sources(id), dict(addresses))
                 note_ended(self.folder.sources(id), list(ended))
                 if routes is not None:

@@ -47,7 +47,7 @@ _MOVES = (
 )
 
 _DEPLOY = "headwater plan flow.py net.toml --output plan.json\nheadwater deploy plan.json"
-_JOIN = "headwater site token barn > barn.token\nheadwater site --token barn.token --name barn --join HOST:PORT"
+_JOIN = "headwater site token barn --output barn.token\nheadwater site --token barn.token --name barn --join HOST:PORT"
 
 
 def add(api: Api) -> None:
