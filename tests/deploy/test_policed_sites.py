@@ -150,6 +150,12 @@ def measured(commands):
     return after if len(after) == 2 and None not in after else None
 
 
+def rated(commands):
+    """Return what the source is taken to bring, once that was measured."""
+    found = described(commands)
+    return None if found is None else found["flow"]["policy"]["rates_hz"].get("levels")
+
+
 def test_a_cheaper_site_appears_and_is_drained_and_the_policy_moves_the_flow_by_itself(commands, tmp_path):
     farm(tmp_path)
     commands.start("up", "farm.toml", "--site", "barn", "--site", "cloud", "--no-namespaces")
@@ -199,6 +205,8 @@ def test_a_cheaper_site_appears_and_is_drained_and_the_policy_moves_the_flow_by_
     cores, crossed = wait_for(lambda: measured(commands), commands, "what was measured after it")
     assert 0 < cores < 2 * len(os.sched_getaffinity(0))
     assert crossed > 100
+    rate = wait_for(lambda: rated(commands), commands, "a rate")
+    assert 0 < rate < 800  # it is 500/s, and was said to be 1000
     journal = (tmp_path / ".headwater" / "deploy" / "journal.jsonl").read_text().splitlines()
     assert len([line for line in journal if json.loads(line)["came"] is None]) == 4
     shown = commands.run("status", "--state", ".headwater/deploy")

@@ -305,6 +305,47 @@ def test_a_clock_that_is_set_back_makes_a_policy_rest_no_longer_than_it_should(c
     assert 3660.0 <= when <= 3730.0  # a rest, and until the dear one may be left for the one that was barred
 
 
+def decided_at_rate(decider, sites, rate_at, seconds):
+    """Return the decisions, where the source brings what is told for each second."""
+    seen, decisions = views(*PRICES, **keep_off_barn()), []
+    for second in range(seconds):
+        decision = decider.decide(float(second), seen, sites, {}, {"levels": rate_at(second)})
+        if decision is not None:
+            sites = carried_out(decider, decision, sites)
+            decisions.append(decision)
+    return decisions
+
+
+def test_what_sources_bring_now_counts_and_not_what_they_did_when_the_flow_was_deployed():
+    state = policed("min-cost", whole=True)
+    net = msgspec.json.decode(state.asked.net)
+    net["classes"]["edge1"]["cpu_ips"] = 2e7  # 1000 records/s take 3.5 of it
+    state.asked = msgspec.structs.replace(state.asked, net=msgspec.json.encode(net).decode())
+    (decision,) = decided_at_rate(Decider(tanks(), state), at("cloud"), lambda s: 900.0, 60)
+    assert {to for _, to in decision.moves.values()} == {"edge2"}
+    state.moved_s = []
+    (decision,) = decided_at_rate(Decider(tanks(), state), at("edge2"), lambda s: 1000.0 if s < 30 else 150.0, 200)
+    assert {to for _, to in decision.moves.values()} == {"edge1"}
+    assert "rate of 'levels' 1000 → 150 records/s" in decision.why
+    assert state.rates_hz == {"levels": 150.0}
+    promised = policed(contract=CONTRACT, whole=True)
+    decided_at_rate(Decider(tanks(), promised), at("edge1"), lambda s: 150.0, 20)
+    assert promised.rates_hz == {}  # what was promised counts
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_rate_that_wavers_or_stops_or_is_more_than_could_be_moves_nothing(seed):
+    chance = random.Random(seed)
+    state = policed("min-latency", whole=True)
+    assert (
+        decided_at_rate(Decider(tanks(), state), at("edge1"), lambda s: 1000.0 * chance.uniform(0.85, 1.2), 300) == []
+    )
+    assert state.rates_hz == {}
+    assert decided_at_rate(Decider(tanks(), state), at("edge1"), lambda s: 0.0, 100) == []
+    assert state.rates_hz == {}
+    assert decided_at_rate(Decider(tanks(), state), at("edge1"), lambda s: 1e6 * chance.uniform(1, 3), 300) == []
+
+
 # -- it does not flap -----------------------------------------------------------------------------------------------------
 
 

@@ -164,6 +164,7 @@ def test_what_a_part_took_and_how_long_its_records_did_is_reported(work, certifi
     monkeypatch.setattr(work._service, "sample_of", lambda name: msgspec.json.encode(document))
     (part,) = work.report(0).parts
     assert (part.records_in, part.sinks) == (10, {"archive": 10})
+    assert part.taken == {"levels": 10, "archive": 10}
     assert 0 < part.delay_ms[0] <= part.delay_ms[1]
     assert part.cores == document["process"]["cores"]
     del document["process"], document["last"]  # as one that tells less

@@ -57,7 +57,16 @@ def deployed(**more):
         {"id": "tanks-2", "at_s": 1.7e9, "by": "min-cost", "why": f"price at {IMAGE} 0.1 → 0.4", "state": "done"}
         | {"steps": {SCRIPT: ["barn", IMAGE]}, "gap_s": 0.25, "stages_s": {"cut": 0.03, "start": 0.2}, "undone": ""}
     ]
-    policy = {"name": "min-cost", "contract": "500/s", "waits": "", "drained": ["barn"], "moves": 1, "decisions": []}
+    policy = {
+        "name": "min-cost",
+        "contract": "500/s",
+        "waits": "",
+        "rates_hz": {},
+        "drained": ["barn"],
+        "held": {},
+        "moves": 1,
+        "decisions": [],
+    }
     flow = {"name": "tanks", "id": "tanks-2", "phase": "running", "moving": False, "policy": policy, "moves": moves}
     own = {"cores": 0.5, "kept": 1234, "broken": 2}
     return {

@@ -84,6 +84,7 @@ SCHEMAS: dict[str, Schema] = {
         name=TEXT,
         contract=perhaps(TEXT),
         waits=TEXT,
+        rates_hz=about(map_of(NUMBER), "of sources, where what was measured differs from what was said"),
         drained=list_of(TEXT),
         held=about(map_of(TEXT), "steps that somebody moved by hand, which stay: the site of each"),
         moves=WHOLE,

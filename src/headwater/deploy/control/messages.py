@@ -33,6 +33,7 @@ class PartState(msgspec.Struct, frozen=True):
     records_out: int = 0
     sinks: dict[str, int] = {}  #: the same by sink, bridges to other sites among them
     outgoing: dict[str, Outgoing] = {}  #: by stream
+    taken: dict[str, int] = {}  #: records that each step has taken in
     cores: float = 0.0  #: that its process took in the last second
     delay_ms: tuple[float, float] | None = None  #: of records that came out in it, since they came in here: p50, p99
 

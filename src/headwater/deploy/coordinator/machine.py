@@ -171,6 +171,7 @@ class Coordinator:
         part = next((each for each in report.parts if each.id == id), None)
         if part is not None:
             site.traffic.note(part.id, report.clock_s, part.sinks)
+            site.reading.note(part.id, report.clock_s, part.taken)
             site.lately.note(report.clock_s, part)
 
     def _deploy(self, deployed: Deployment) -> None:

@@ -27,6 +27,7 @@ log = logging.getLogger("headwater.deploy")
 
 _JOURNAL = "journal.jsonl"
 _MEASURE_S = 15.0  #: after a move, until all that is told of late is of after it
+_RATED_S = 30.0  #: of the last minute, from which on the rate of a source is one
 _SHOWN = 5  #: decisions that status has
 
 
@@ -42,7 +43,8 @@ class Policing:
         decider = self._of(flow, deployed)
         if decider is None:
             return None
-        return decider.decide(now_s, self.views(decider.planner, deployed), deployed.sites, self._windows(deployed))
+        views, windows = self.views(decider.planner, deployed), self._windows(deployed)
+        return decider.decide(now_s, views, deployed.sites, windows, self._rates_hz(flow, deployed))
 
     def leaving(self, flow: Flow, deployed: Deployment, site: str, now_s: float) -> Decision:
         """Return where the policy wants what can leave a site; RunError where no policy is there to say so."""
@@ -123,6 +125,7 @@ class Policing:
             "name": policed.name,
             "contract": None if policed.contract is None else str(policed.contract),
             "waits": "" if self._decider is None else self._decider.waits,
+            "rates_hz": policed.rates_hz,
             "drained": policed.drained,
             "held": policed.held,
             "barred": {name: bar.until_s for name, bar in policed.barred.items()},
@@ -158,6 +161,15 @@ class Policing:
             lane = site.report.resources.lane_of(_pid(site, deployed))
             if lane is not None:
                 found[name] = Windows(lane.kept, lane.broken, lane.close)
+        return found
+
+    def _rates_hz(self, flow: Flow, deployed: Deployment) -> dict[str, float]:
+        """Return what sources have brought in the last minute, where most of that is known."""
+        found: dict[str, float] = {}
+        for name, step in flow.steps.items():
+            site = self._machine.sites.get(deployed.sites.get(name, ""))
+            if step.is_source and site is not None and site.here and site.reading.told_s >= _RATED_S:
+                found[name] = site.reading.hz(name)
         return found
 
     def _of(self, flow: Flow, deployed: Deployment) -> Decider | None:

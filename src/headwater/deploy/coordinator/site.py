@@ -13,6 +13,7 @@ from headwater.deploy.coordinator.resources import resources_of
 from headwater.deploy.coordinator.state import Deployment
 from headwater.deploy.coordinator.traffic import Traffic
 
+_READING_S = 60.0  #: over which the rate of a source is taken
 _SKEW_S = 60.0  #: from which on the clock of a site is told to be wrong
 _FULL_BYTES = 50_000_000  #: on the disk of a site's state, below which that is told to be full
 
@@ -28,6 +29,7 @@ class Site:
     prepared: dict[str, PartState] = field(default_factory=dict)  #: parts that will be installed
     report: Report | None = None
     traffic: Traffic = field(default_factory=Traffic)  #: what its part of the flow gives out
+    reading: Traffic = field(default_factory=lambda: Traffic(_READING_S))  #: what its steps take in
     lately: Lately = field(default_factory=Lately)  #: what that took
     skew_s: float = 0.0
     handed: str = ""  #: the part that was sent by this connection

@@ -1,4 +1,4 @@
-"""How much flows from site to site, from what sites report: records each second, on every stream that crosses."""
+"""How much flows, from what sites report: records each second, on every stream that crosses, and from each source."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _SPAN_S = 5.0  #: over which a rate is taken: a part counts each second, and is 
 
 
 class Traffic:
-    """The sinks of one part, bridges among them: how many records each has taken, and how many a second of late."""
+    """Steps of one part, such as its sinks and bridges: how many records each has taken, and how many a second of late."""
 
-    def __init__(self) -> None:
-        self._id = ""
+    def __init__(self, span_s: float = _SPAN_S) -> None:
+        self._id, self._span_s = "", span_s
         self._seen: deque[tuple[float, Mapping[str, int]]] = deque()
 
     def note(self, id: str, at_s: float, taken: Mapping[str, int]) -> None:
@@ -26,8 +26,13 @@ class Traffic:
             self._seen.clear()
         self._id = id
         self._seen.append((at_s, taken))
-        while len(self._seen) > 2 and self._seen[0][0] < at_s - _SPAN_S:
+        while len(self._seen) > 2 and self._seen[0][0] < at_s - self._span_s:
             self._seen.popleft()
+
+    @property
+    def told_s(self) -> float:
+        """For how long it was told of, up to the span that counts."""
+        return self._seen[-1][0] - self._seen[0][0] if self._seen else 0.0
 
     def hz(self, sink: str) -> float:
         """Return how many records a second a sink has taken of late."""

@@ -43,8 +43,10 @@ class Decider:
         self.planner = Planner(flow, policed.asked, policed.contract, policy_named(policed.name))
         self.waits = ""  #: why nothing is done though something should be
         self._name = flow.name
+        self._sources = [name for name, step in flow.steps.items() if step.is_source]
         self._stay = [name for name, step in flow.steps.items() if step.is_source or step.is_sink]
         self._seen: dict[str, View] = {}  #: sites as they were at the last decision
+        self._rated = self._rates  #: and what sources brought then
         self._since: tuple[Any, float] | None = None  #: what is about to be done, and since when
         self._looked: tuple[Any, Look] | None = None
         self._counted: dict[str, deque[tuple[float, Windows]]] = {}
@@ -52,10 +54,20 @@ class Decider:
         self._at_ease: set[str] = set()  #: sites whose process has shown that it keeps the promise with time to spare
 
     def decide(
-        self, now_s: float, views: Mapping[str, View], sites: Mapping[str, str], windows: Mapping[str, Windows]
+        self,
+        now_s: float,
+        views: Mapping[str, View],
+        sites: Mapping[str, str],
+        windows: Mapping[str, Windows],
+        rates_hz: Mapping[str, float] | None = None,
     ) -> Decision | None:
-        """Return what to do now; `views` has all sites of the net, `windows` those of the flow's own promises."""
+        """Return what to do now; `views` has all sites of the net, `windows` those of the flow's own promises.
+
+        `rates_hz` is what sources bring, as measured; where a rate is promised, that counts and no other.
+        """
         self._set_back(now_s)
+        if self.policed.contract is None:
+            self.policed.rate(rates_hz or {})
         seen = self._judged(now_s, views, windows)
         self._seen = self._seen or seen
         away = sorted({at for at in sites.values() if not seen[at].here})
@@ -79,7 +91,7 @@ class Decider:
         decision = Decision(
             at_s=now_s, why=self._why(look, seen), forced=look.must_move, moves=look.moves, expects=look.expects
         )
-        self._seen, self._since = seen, None
+        self._seen, self._since, self._rated = seen, None, self._rates
         return decision
 
     def _set_back(self, now_s: float) -> None:
@@ -111,6 +123,10 @@ class Decider:
             for name, (now, _) in self._look(dict(views), sites, self.policed.held).expects.items()
             if name != "state_bytes"
         }
+
+    @property
+    def _rates(self) -> dict[str, float]:
+        return {source: self.policed.rated(source) for source in self._sources}
 
     # -- what is seen -----------------------------------------------------------------------------------------------------
 
@@ -165,8 +181,9 @@ class Decider:
         """Plan, unless nothing has changed since the last time; steps that are `held` stay, as sources and sinks do."""
         plain = (replace(each, why=str(bool(each.why)), closed=str(bool(each.closed))) for each in views.values())
         stay = [*self._stay, *(step for step in held if step in sites)]
-        asked = (tuple(plain), tuple(sites.items()), tuple(stay))
+        asked = (tuple(plain), tuple(sites.items()), tuple(stay), tuple(self._rates.items()))
         if self._looked is None or self._looked[0] != asked:
+            self.planner.rates_hz = self.policed.rates_hz
             self._looked = asked, self.planner.look(views, sites, stay)
         return self._looked[1]
 
@@ -186,6 +203,11 @@ class Decider:
     def _why(self, look: Look, seen: Mapping[str, View]) -> str:
         places = {at for pair in look.moves.values() for at in pair}
         news = [each for name in seen if name in places for each in seen[name].news(self._seen.get(name))]
+        news += [
+            f"rate of '{source}' {self._rated[source]:.4g} → {hz:.4g} records/s"
+            for source, hz in self._rates.items()
+            if hz != self._rated[source]
+        ]
         if look.must_move:
             left = dict.fromkeys(seen[at].why for at, _ in look.moves.values() if seen[at].why)
             return "; ".join(left) or look.now.reason

@@ -39,6 +39,7 @@ class Planner:
 
     def __init__(self, flow: Flow, asked: PlanningInput, contract: Contract | None, policy: Policy) -> None:
         self._flow, self._asked, self._contract, self._policy = flow, asked, contract, policy
+        self.rates_hz: Mapping[str, float] = {}  #: of sources, as measured; others bring what was asked for
         self._goal = Objective.parse(policy.objective)
         self._budget = Budget(time_s=_TIME_S, objective=self._goal)
 
@@ -61,7 +62,7 @@ class Planner:
 
     def anew(self, views: Mapping[str, View]) -> dict[str, str]:
         """Return where each step should be, of a flow that is nowhere yet; PlacementError says why it can be nowhere."""
-        problem = self._problem(views, dict(self._asked.pins), {})
+        problem = self._problem(views, dict(self._asked.pins), {}, {})
         found = best.solve(problem, self._budget)
         if found.device is None:
             raise PlacementError(self.no_site_admits(views, found.reason))
@@ -70,9 +71,14 @@ class Planner:
     def look(self, views: Mapping[str, View], sites: Mapping[str, str], stay: list[str]) -> Look:
         """Return how good it is as it is, and what would be better; `stay` are steps that nobody can move."""
         pins = {**self._asked.pins, **{step: sites[step] for step in stay}}
-        problem = self._problem(views, pins, sites)
+        problem = self._problem(views, pins, sites, self.rates_hz)
         before = np.array([problem.net.device(sites[step]) for step in problem.steps], np.int64)
         now = judge(problem, "now", before, self._budget, 0.0)
+        if now.device is None and self.rates_hz:
+            # it brings what was measured where it is: where a profile says that this cannot be, the rate says nothing
+            asked = self._problem(views, pins, sites, {})
+            as_asked = judge(asked, "now", before, self._budget, 0.0)
+            problem, now = (problem, now) if as_asked.device is None else (asked, as_asked)
         if now.device is not None:
             return Look(now, _with_fewest_moves(best.solve(problem, self._budget), before, self._budget), before)
         then = repair(problem, before, self._budget)
@@ -109,14 +115,20 @@ class Planner:
 
     # -- the problem ------------------------------------------------------------------------------------------------------
 
-    def _problem(self, views: Mapping[str, View], pins: dict[str, str], sites: Mapping[str, str]) -> Problem:
+    def _problem(
+        self, views: Mapping[str, View], pins: dict[str, str], sites: Mapping[str, str], rates_hz: Mapping[str, float]
+    ) -> Problem:
         net = self._net_of(views)
         limits = Constraints(
             pins={step: self._zone(at) for step, at in pins.items()},
             keep=self._asked.keep,
             anonymise=frozenset(self._asked.anonymise),
         )
-        rates, speed, every = self._asked.rates_hz, self._asked.measured_ips, self._asked.every
+        said, speed, every = self._asked.rates_hz, self._asked.measured_ips, self._asked.every
+        sources = [step.name for step in self._flow.steps.values() if step.is_source]
+        rates = said
+        if rates_hz:
+            rates = {**(said if isinstance(said, dict) else dict.fromkeys(sources, said)), **rates_hz}
         asked = problem_of(self._flow, net, self._asked.profile, rates, measured_ips=speed, every=every)
         asked = constrain(asked, limits)
         unplaced = [asked.steps[i] for i in asked.sources if asked.pinned[i] < 0]

@@ -10,6 +10,7 @@ import msgspec
 from headwater.flow.contract import Contract
 from headwater.flow.profile import Profile
 
+_RATE_STEP = 1.25  #: by which the rate of a source must differ to be another one
 _KEPT = 50  #: decisions that are remembered; the journal in the state folder has all
 BROKE, ABOUT_TO = "broke its promise", "is about to break its promise"
 REFUSED = "did not take what was to move there"
@@ -61,6 +62,7 @@ class PolicyState(msgspec.Struct, kw_only=True):
     settle_s: float = 5.0  #: for so long a reason must have held
     rest_s: float = 60.0  #: between two moves for gain
     gain: float = 0.05  #: the share of what it costs that a move must save
+    rates_hz: dict[str, float] = {}  #: of sources, as measured; those that are not here bring what was said
     drained: list[str] = []
     held: dict[str, str] = {}  #: step → the site to which somebody moved it by hand: it stays there until it is let go
     barred: dict[str, Bar] = {}
@@ -71,6 +73,17 @@ class PolicyState(msgspec.Struct, kw_only=True):
         """Take note of a decision that is carried out."""
         self.decisions = [*self.decisions[1 - _KEPT :], decision]
         self.moved_s = [*self.moved_s[1 - _KEPT :], decision.at_s]
+
+    def rated(self, source: str) -> float:
+        """Return what a source is taken to bring."""
+        said = self.asked.rates_hz
+        return self.rates_hz.get(source, said.get(source, 0.0) if isinstance(said, dict) else said)
+
+    def rate(self, measured_hz: Mapping[str, float]) -> None:
+        """Take note of what sources bring; less than a quarter more or less is as before, as is nothing at all."""
+        for source, hz in measured_hz.items():
+            if hz > 0 and not 1 / _RATE_STEP < hz / max(self.rated(source), 1e-9) < _RATE_STEP:
+                self.rates_hz = {**self.rates_hz, source: float(f"{hz:.2g}")}
 
     def hold(self, steps: Mapping[str, str], now_s: float) -> None:
         """Have steps stay where somebody moves them, and rest after it as after a move of its own."""

@@ -73,9 +73,15 @@ _OVER_S = 3600.0  #: after which no move is that state has come for
 _SPARK_LEAVES_S = 60.0  #: and for Spark: a micro-batch comes to its end, and its state is read back
 
 
+class _Step(msgspec.Struct, frozen=True, rename={"taken": "in"}):
+    name: str
+    taken: int
+
+
 class _Sampled(msgspec.Struct):
     records_in: int
     records_out: dict[str, int]
+    steps: list[_Step] = []
 
 
 class _Delays(msgspec.Struct, frozen=True):
@@ -171,6 +177,7 @@ class Work:
             "records_out": sum(counted.records_out.values()),
             "sinks": counted.records_out,
             "outgoing": read_outgoing(self.folder.sources(id)),
+            "taken": {step.name: step.taken for step in counted.steps},
             "cores": sampled.process.cores,
             "delay_ms": (last.latency_ms.p50, last.latency_ms.p99) if any(last.records_out.values()) else None,
         }
