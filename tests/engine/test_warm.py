@@ -30,6 +30,31 @@ rooms.window("tops", Count(5), parallel=2, top=agg.max("level")).write("keep", k
 report = engine.run(flow, on="RUNNER")
 print(report.dead_letters, sorted(row["top"] for row in kept.records), bool(asked))
 """
+ENDINGS = """
+import sys
+from pathlib import Path
+from headwater import Flow, engine, io
+from headwater.data.jit import service
+
+def wait(kernel, signature):
+    raise AssertionError(f"something waits for {kernel}")
+
+service.from_cache = lambda kernel, signature: None
+service.ask = lambda kernel, signature: None
+service.wait_for = wait
+
+ending, folder = sys.argv[1], Path(sys.argv[2])
+(folder / "rooms.jsonl").write_text('{"room":"hall","level":1}\\n{"room":"attic","level":2}\\n' * 5)
+flow = Flow("rooms")
+rooms = flow.read("rooms", io.JsonLines(folder / "rooms.jsonl", {"room": str, "level": int}, follow=ending == "stopped"))
+rooms.write("keep", io.ParquetTable(folder / "by room", by="room"))  # written in files when a part or all of it ends
+run = engine.start(flow, on="RUNNER", checkpoint=None if ending == "closed" else folder / "kept", every="1 h")
+while ending == "stopped" and run.sample().records_out["keep"] < 10:
+    assert run.wait(0.01) is None
+run.stop() if ending == "stopped" else None
+report = run.wait()
+print(report.left, report.dead_letters, sorted(path.name for path in (folder / "by room").glob("room=*")))
+"""
 FLOW = """
 from headwater import Flow, Tumbling, agg, engine, io
 from headwater.data.jit import service, wait_until_compiled
@@ -54,6 +79,14 @@ def test_a_flow_ends_although_the_compiler_never_does(runner):
     run = [sys.executable, "-W", "error", "-c", PROGRAM.replace("RUNNER", runner)]
     done = subprocess.run(run, capture_output=True, text=True, check=False)
     assert done.stdout.strip() == "0 [12.0, 13.0, 14.0, 27.0, 28.0, 29.0] True", done.stderr
+
+
+@pytest.mark.parametrize("runner", ["engine", "threads"])
+@pytest.mark.parametrize("ending", ["closed", "saved", "stopped"])
+def test_what_is_written_when_a_run_ends_waits_for_no_compiler(runner, ending, tmp_path):
+    run = [sys.executable, "-W", "error", "-c", ENDINGS.replace("RUNNER", runner), ending, str(tmp_path)]
+    done = subprocess.run(run, capture_output=True, text=True, check=False)
+    assert done.stdout.strip() == "0 0 ['room=attic', 'room=hall']", done.stderr
 
 
 @pytest.mark.skipif(not COMPILED, reason="nothing is compiled without Numba")

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from headwater.data.jit import answering_at_once
 from headwater.errors import NoRoomError, RunError, one_line
 from headwater.operators.write import WriteOperator
 
@@ -45,6 +46,7 @@ def close_within_grace(run: EngineRun, task: Task, close: Callable[[], None]) ->
     return None
 
 
+@answering_at_once()  # what a sink has gathered is written now, and the end of the run waits for it
 def _closing(run: EngineRun, task: Task, close: Callable[[], None], broken: list[BaseException]) -> None:
     told = False
     while True:

@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 from headwater.data.batch import END, NO_WATERMARK, Batch
+from headwater.data.jit import answering_at_once
 from headwater.engine import closing
 from headwater.engine.checks import check_endpoints
 from headwater.engine.closing import close_within_grace, text_of
@@ -238,9 +239,10 @@ class EngineRun(ABC):
         if not self._closed:
             self._join()
             self._ended_ns = time.perf_counter_ns()
-            if self.checkpointer is not None and not self.aborted:
-                self._finish_checkpoints(self.checkpointer)
-            self._close()
+            with answering_at_once():  # on a busy machine the compiler, which gives way to all others, takes minutes
+                if self.checkpointer is not None and not self.aborted:
+                    self._finish_checkpoints(self.checkpointer)
+                self._close()
         return outcome(self.report(), self.error)
 
     def _finish_checkpoints(self, checkpointer: Checkpointer) -> None:

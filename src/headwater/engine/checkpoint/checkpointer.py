@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from headwater.data.batch import NO_WATERMARK
+from headwater.data.jit import answering_at_once
 from headwater.data.schema import Schema
 from headwater.engine.checkpoint.chain import SMALL_BYTES, Chain, is_held
 from headwater.engine.checkpoint.compatibility import Compatibility
@@ -220,6 +221,7 @@ class Checkpointer:
         """Have the thread look at once whether something is to be done; any thread may call it."""
         self._said.put((_NO_TASK, -1, None))
 
+    @answering_at_once()  # the end of the run waits for this thread
     def _loop(self) -> None:
         try:
             while not self._run.done.is_set():

@@ -14,6 +14,7 @@ from typing import Protocol
 
 from headwater.data.batch import Batch
 from headwater.data.frames import unpack_frame
+from headwater.data.jit import answering_at_once
 from headwater.errors import InputError
 from headwater.flow.endpoints import Refused, Writer, flush, gathers, keyed_write_of
 from headwater.io.forwarding.troubles import Troubles, is_slip, told
@@ -99,6 +100,7 @@ class Sender:
         self._thread.join(linger_s + 10)
         return not self._thread.is_alive()
 
+    @answering_at_once()
     def _run(self) -> None:
         while not self._is_over():
             try:

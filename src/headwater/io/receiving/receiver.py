@@ -10,6 +10,7 @@ from threading import Event, Thread
 from typing import Any
 
 from headwater.data.batch import NO_WATERMARK, Batch
+from headwater.data.jit import answering_at_once
 from headwater.errors import HeadwaterError, InputError, RunError
 from headwater.flow.endpoints import (
     Reader,
@@ -84,6 +85,7 @@ class Receiver:
         self.stop()
         self._thread.join()
 
+    @answering_at_once()  # a sender waits, and so does the end of the run
     def _run(self) -> None:
         reader = self._reader
         try:

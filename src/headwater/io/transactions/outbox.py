@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 from headwater.data.batch import Batch
 from headwater.data.frames import pack
+from headwater.data.jit import answering_at_once
 from headwater.errors import InputError
 from headwater.flow.endpoints import CutTransaction, Ledger, Refused
 from headwater.io.bounded_writer import BoundedWriter
@@ -265,6 +266,7 @@ class Outbox(BoundedWriter, CutTransaction):
 
     # -- the thread -----------------------------------------------------------------------------------------------------
 
+    @answering_at_once()
     def _run(self) -> None:
         while self._wait_for_a_part():
             number = self._next
