@@ -3,8 +3,12 @@
 import pytest
 
 from headwater import Flow, engine, io
-from headwater.deploy import Inlet, Links, Outlet
+from headwater.data.schema import Schema
+from headwater.deploy import Identity, Inlet, Links, Outlet
 from headwater.deploy.bridge.uplink import Meter, Uplink
+from headwater.deploy.bridge_ends import BridgeEnds
+from headwater.deploy.cut import Crossing
+from headwater.deploy.part import Part
 from headwater.errors import FlowError, RunError
 
 
@@ -34,6 +38,28 @@ def test_hours_may_pass_midnight_and_be_several():
     assert [uplink.is_open(minute) for minute in (0, 359, 360, 749, 750, 779, 780, 1319, 1320)] == [
         *(True, True, False, False, True, True, False, False, True),
     ]
+
+
+@pytest.mark.parametrize(
+    ("first", "told"),
+    [
+        ("means", []),
+        ("menas", ["has 'menas' go first, and no such stream leaves site 'barn'; did you mean 'means'?"]),
+        ("means+x", ["has 'x' go first, and no such stream leaves site 'barn'; those that do are 'means'"]),
+    ],
+)
+def test_a_stream_that_is_to_go_first_and_does_not_leave_the_part_is_told_when_it_starts(
+    certificates, tmp_path, caplog, first, told
+):
+    part = Part(id="tanks-1", site="barn", flow="tanks.py", sites={}, listens=[], files={})
+    ends = BridgeEnds(part, tmp_path, Identity.of(certificates, "barn"), None, Uplink.read(f"first={first}"))
+    ends.outlet([Crossing("tanks", "means", "out", Schema.of({"n": int}), "barn", "cloud")])
+    ends.open()
+    try:
+        assert [record.getMessage().removeprefix("--uplink ") for record in caplog.records] == told
+    finally:
+        assert ends._links is not None
+        ends._links.close()
 
 
 def test_what_goes_is_paced_by_bytes():

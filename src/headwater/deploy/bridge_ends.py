@@ -22,7 +22,7 @@ from headwater.deploy.part import Part
 from headwater.deploy.ports import free_port
 from headwater.deploy.revoked import changed_ns
 from headwater.deploy.routes import Outgoing, Routes
-from headwater.errors import InputError, RunError
+from headwater.errors import InputError, RunError, listed, suggestion
 from headwater.flow.flow import DEAD_LETTERS
 
 log = logging.getLogger(__name__)
@@ -119,7 +119,17 @@ class BridgeEnds:
     def open(self) -> None:
         """Take the port at which others reach this part, before anything crosses: who dials too early is kept waiting."""
         if self._links is None:
+            self._warn_of_slips()
             self._links = self._made()
+
+    def _warn_of_slips(self) -> None:
+        """Tell which streams the uplink names that the part does not have: a slip, or they are elsewhere by now."""
+        for name in self._uplink.first:
+            if name not in self._outlets:
+                slip = suggestion(name, self._outlets) or f"; those that do are {listed(self._outlets)}"
+                log.warning(
+                    "--uplink has '%s' go first, and no such stream leaves site '%s'%s", name, self._part.site, slip
+                )
 
     def attach(self, end: End, dial: Dial | None = None, *, name: str | None = None) -> None:
         """Connect an end."""
