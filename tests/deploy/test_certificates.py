@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from headwater.deploy import certificates
-from headwater.deploy.certificates import check_signature, issued, serial_of, sign, tls_name
+from headwater.deploy.certificates import check_signature, issue, issued, serial_of, sign, tls_name
 from headwater.deploy.revoked import read_revoked, refuses
 from headwater.deploy.token import make_token, revoke, use_token
 from headwater.errors import RunError
@@ -80,6 +80,15 @@ def test_no_two_sites_have_the_same_name_for_tls():
 def test_a_name_that_no_certificate_can_hold_is_refused(tmp_path):
     with pytest.raises(RunError, match="64 characters at most, 80 are in"):
         issued(tmp_path, "x" * 80)
+
+
+def test_a_site_does_not_take_the_place_of_the_authority(tmp_path):
+    kept = issued(tmp_path, "barn").authority.read_bytes()
+    with pytest.raises(RunError, match="no site may be called 'authority'"):
+        issue(tmp_path, "authority")
+    with pytest.raises(RunError, match="no site may be called 'authority'"):
+        make_token(tmp_path, "authority")
+    assert (tmp_path / "authority.crt").read_bytes() == kept
 
 
 def test_a_clock_that_is_wrong_keeps_nobody_out(tmp_path, monkeypatch):

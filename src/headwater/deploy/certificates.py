@@ -20,6 +20,7 @@ from pathlib import Path
 from headwater.errors import RunError
 
 _DAYS = 3650
+_AUTHORITY = "authority"  #: what the files of the authority are called
 _LONGEST = 64  #: characters of a name in a certificate
 _LABEL = 63  #: characters of a name that TLS compares
 _HASHED = re.compile("(^|-)[0-9a-f]{16}$")
@@ -68,6 +69,7 @@ class Identity:
 
 def issued(folder: str | Path, site: str) -> Identity:
     """Return the identity of a site from a folder; it is made the first time."""
+    _check(site)
     try:
         return Identity.of(folder, site)
     except RunError:
@@ -99,13 +101,15 @@ def _check(site: str) -> None:
     """Refuse a name that cannot stand in a certificate, or in the name of a file."""
     if not site or "/" in site or "," in site or not site.isprintable() or site.startswith("."):
         raise RunError(f"a site's name has no '/', ',' or new line, and does not begin with '.'; got {site!r}")
+    if site == _AUTHORITY:
+        raise RunError(f"no site may be called '{_AUTHORITY}': its files would be those of who issues all certificates")
     if len(site) > _LONGEST:
         raise RunError(f"a site's name has {_LONGEST} characters at most, {len(site)} are in {site!r}")
 
 
 def _make(folder: Path, site: str, making: Path) -> None:
     """Make what a site shows, and put it in its place once it is whole: the certificate last, by which the rest is known."""
-    authority, authority_key = folder / "authority.crt", folder / "authority.key"
+    authority, authority_key = folder / f"{_AUTHORITY}.crt", folder / f"{_AUTHORITY}.key"
     if not authority.exists():
         _openssl(
             *("req", "-x509", *_KEY, "-keyout", making / "authority.key", "-out", making / "authority.crt"),
