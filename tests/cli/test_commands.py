@@ -448,6 +448,7 @@ def test_settings_of_spark_are_given_on_the_command_line(headwater, monkeypatch)
         raise RunError("that is enough")
 
     monkeypatch.setattr("headwater.spark.start", started)
+    monkeypatch.setattr("headwater.cli.run._prepare_spark", lambda *given: None)  # a Java that nobody would take
     settings = ["-c", "spark.driver.memory=3g", "--conf", "spark.driver.extraJavaOptions=-Da=b"]
     code, _, err = headwater("run", "tanks.py", "--on", "spark", *settings)
     assert "that is enough" in err

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import ExitStack, suppress
 from math import inf
 from pathlib import Path
 from typing import Annotated, Any, get_args
@@ -319,15 +319,16 @@ def run(
             given = {name: value for name, value in engines.items() if value is not None}
             running = start(chosen, on=on, seconds=seconds, checkpoint=kept, **given)
         started(running)
-        if prometheus is not None:
-            serve(running, *metrics_at)
-        pages: AbstractContextManager[None] = nullcontext()
-        if web:
-            from headwater.cli.web import watched
-
-            pages = watched(running, web_at, kept, dead)
         try:
-            with pages:
+            with ExitStack() as last:
+                if prometheus is not None:
+                    metrics = serve(running, *metrics_at)
+                    last.callback(metrics.server_close)
+                    last.callback(metrics.shutdown)
+                if web:
+                    from headwater.cli.web import watched
+
+                    last.enter_context(watched(running, web_at, kept, dead))
                 status_line = getattr(running, "status_line", None)
                 report = live(running, way.look) if show else _waited(running, status_line, way.look)
         except RunError as error:

@@ -124,7 +124,7 @@ class Start:
         """End it: nobody needs it."""
         atexit.unregister(self.give_up)
         self.process.kill()
-        self.process.wait()
+        self.process.communicate()
         rmtree(self._folder, ignore_errors=True)
 
 

@@ -176,10 +176,11 @@ class SiteFolder:
         return [file.stem for file in (self.path / _WARM).glob("*.py")]
 
     def drop_prepared(self, id: str) -> None:
-        """Remove the file by which a part was made ready."""
+        """Remove the file by which a part was made ready, and what Python has compiled of it."""
         file = self.path / _WARM / f"{id}.py"
         file.unlink(missing_ok=True)
         settings_beside(file).unlink(missing_ok=True)
+        shutil.rmtree(file.parent / "__pycache__", ignore_errors=True)
 
     def sweep(self, served: set[str]) -> None:
         """Remove what is left of parts that are neither here nor at work any more."""
