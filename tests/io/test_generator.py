@@ -167,6 +167,17 @@ def test_a_replay_rejects_what_its_source_rejects(clock, rejected):
     assert len(rejected) == 1
 
 
+def test_a_clock_that_starts_anew_charges_nobody_for_the_time_before(clock):
+    reader = opened(numbered(10, clock=clock))
+    assert reader.read(1, 1).rows() == [{"n": 0}]
+    clock.ns += 60 * 10**9
+    reader.start_anew()
+    start = clock.ns
+    batch = reader.read(50, 1)
+    assert batch.rows() == [{"n": 1}]
+    assert batch.stamps[0, CREATED] == start + 100_000_000 == clock.ns
+
+
 @pytest.mark.parametrize(
     ("make", "says"),
     [

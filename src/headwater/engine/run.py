@@ -8,10 +8,11 @@ import time
 from abc import ABC, abstractmethod
 from collections import deque
 from functools import partial
+from math import inf
 from typing import TYPE_CHECKING, Any, Self
 
 from headwater.data.batch import END, NO_WATERMARK, Batch
-from headwater.data.jit import answering_at_once
+from headwater.data.jit import answering_at_once, being_compiled
 from headwater.engine import closing
 from headwater.engine.checks import check_endpoints
 from headwater.engine.closing import close_within_grace, text_of
@@ -73,6 +74,8 @@ class EngineRun(ABC):
         self._backpressure_ns = 0
         self._held_since = 0
         self._told_held_s = -_QUIET_S
+        self._compiling_s = -inf  #: when a kernel was last seen being compiled
+        self._told_compiling: set[Task] = set()
         self.halted = False  #: the last checkpoint is made, and nothing is to be processed any more
         check_endpoints(flow, in_parts=options.checkpoint is not None)
         self.checkpointer = self.make_checkpointer()
@@ -368,18 +371,28 @@ class EngineRun(ABC):
             self.add_worker()
             self._look_for_hanging(seen)
             self._look_for_room()
-            if end is not None and self._elapsed_s() >= end:
+            if end is not None and self._reading_s() >= end:
                 self.stop()
                 end = None
 
     def _look_for_hanging(self, seen: dict[Task, tuple[int, float]]) -> None:
-        """Say, once for each activation, that a step has been at it for too long; or stop, where that is asked for."""
+        """Say, once for each activation, that a step has been at it for too long; or stop, where that is asked for.
+
+        While kernels are being compiled, and what runs may be a hundred times as slow, nothing hangs.
+        """
         now = time.monotonic()
+        if being_compiled():
+            self._compiling_s = now
         for task in self.tasks:
             activation, since = seen.get(task, (-1, now))
             if task.in_hand is None or task.activation != activation:
                 seen[task] = task.activation, now
-            elif now - since >= self.options.hang_s:
+            elif now - since >= self.options.hang_s and self._compiling_s == now:
+                if task not in self._told_compiling:
+                    self._told_compiling.add(task)
+                    said = f"has been at the same {task.in_hand} records for {now - since:.3g} s"
+                    log.warning("step %s %s: its kernels are still being compiled", task.name, said)
+            elif now - max(since, self._compiling_s) >= self.options.hang_s:
                 said = f"has been at the same {task.in_hand} records for {now - since:.3g} s"
                 seen[task] = task.activation, float("inf")
                 if self.options.on_hang == "stop":
@@ -397,10 +410,22 @@ class EngineRun(ABC):
 
     def _until_next(self, end: float | None) -> float:
         look_s = min(self.options.sample_s, self.options.hang_s)
-        return look_s if end is None else max(0.001, min(look_s, end - self._elapsed_s()))
+        return look_s if end is None else max(0.001, min(look_s, end - self._reading_s()))
 
-    def _elapsed_s(self) -> float:
-        return (time.perf_counter_ns() - self._began_ns) / 1e9
+    def _reading_s(self) -> float:
+        """Return for how long sources were read: while one waits for the compiler, that does not count."""
+        waited_s = max((source.compiling_s() for source in self.sources), default=0.0)
+        return (time.perf_counter_ns() - self._began_ns) / 1e9 - waited_s
+
+    def is_idle(self) -> bool:
+        """Say whether nothing is on its way between sources and sinks; senders come first, so that nothing is missed."""
+        return not any(task.queue.entries or task.in_hand is not None or task.carried for task in self.tasks)
+
+    def status_line(self) -> str:
+        """Say in a line what it is at."""
+        compiling = being_compiled()
+        said = f"running {self.flow.name}"
+        return f"{said}; kernels still being compiled, once on this machine: {compiling}" if compiling else said
 
     def sample(self) -> Sample:
         """Return all measurements as they are now."""

@@ -10,15 +10,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headwater.clock import now_ns
 from headwater.data.batch import CREATED, END, NO_WATERMARK, Batch
-from headwater.data.jit import answering_at_once
+from headwater.data.jit import answering_at_once, being_compiled
 from headwater.engine.coalesce import CoalescingReader
 from headwater.engine.linger import Linger
+from headwater.engine.pace import Pace
 from headwater.errors import HeadwaterError, InputError, RunError
 from headwater.flow.endpoints import (
     Reader,
     Source,
     awaits_commit,
     barrier_of,
+    clock_of,
     commit,
     dropped_by,
     is_idle,
@@ -47,6 +49,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _PATIENCE_S = 0.1  #: how long a reader may wait before it must let us see whether the run is stopping
+_COMPILING_S = 0.002  #: between two looks whether a source may be read although something is being compiled
 _QUIET_S = 10.0  #: between two warnings of one source
 
 
@@ -74,6 +77,8 @@ class SourceThread:
         self._waits = self.inner or (isinstance(kind, Read) and tells_time(kind.source))
         #: whether it may be read on before what was read is acknowledged: a sender may wait for that
         self._gathers = not self.inner and isinstance(kind, Read) and resume_of(kind.source) != "sender"
+        self._told_compiling = False
+        self._pace: Pace | None = None  #: of a source that loses nothing by waiting for the compiler
         self._warned_s = -_QUIET_S
         # -- checkpoints: how far this source has come, and what is asked of it; see `engine.checkpoint`
         self.ended = False  #: nothing will follow what was handed over
@@ -107,6 +112,8 @@ class SourceThread:
         if checkpointer is not None:
             leave_halves(reader)
         self._reader = self.run.read_through(reader, kind.source)
+        if not self.inner and resume_of(kind.source) in ("position", "beginning"):
+            self._pace = Pace(clocked=clock_of(self._reader) is not None)
         commit(self._reader, position_of(self._reader))  # from now on it acknowledges what it is told to
 
     def _opened(self, source: Source, position: Any) -> Reader:
@@ -189,11 +196,19 @@ class SourceThread:
         while not stopping.is_set():
             if self._asked > self._barred or self._to_commit >= 0:
                 self._heed_checkpoint()
+            compiling = self._pace is not None and being_compiled() > 0
+            if self._waits_for_compiler(reader, compiling):
+                stopping.wait(_COMPILING_S)
+                continue
+            if self._pace is not None:
+                chunk = min(chunk, self._pace.most(compiling) or chunk)
             called_ns = now_ns()
             batch = read_from.read(chunk, _PATIENCE_S if linger.comes_by_itself else 0.0)
             if batch is not None:
                 oldest_ns = int(batch.stamps[0, CREATED]) if batch.length else 0
                 linger.read(chunk, batch.length, oldest_ns, called_ns, now_ns())
+                if self._pace is not None and batch.length:
+                    self._pace.read((called_ns - oldest_ns) / 1e9, compiling)
                 if coalescing is not None and linger.reads_on:
                     batch = coalescing.gathered(batch, chunk, called_ns)
             if self._waits and not is_idle(reader):
@@ -221,11 +236,31 @@ class SourceThread:
                 self._tell_idle(True)
             if self.inner and self.run.checkpointer is not None:
                 self._pass_barrier(reader)
-            chunk = linger.next_chunk(options.chunk, most, options.queue_records)
+            chunk = max(options.chunk, linger.next_chunk(options.chunk, most, options.queue_records))
             pause_s = 0.0 if awaits_commit(reader) else linger.pause_s(now_ns())
             if pause_s:
                 stopping.wait(pause_s)
         return False
+
+    def _waits_for_compiler(self, reader: Reader, compiling: bool) -> bool:
+        """Say whether to leave the reader alone, since what it would bring had to be processed uncompiled."""
+        pace, now_s = self._pace, time.monotonic()
+        if pace is None:
+            return False
+        idle = (compiling or pace.is_probing) and self.run.is_idle()
+        if pace.waits(compiling, idle, now_s):
+            if pace.is_behind and not self._told_compiling:
+                self._told_compiling = True
+                said = "source %s waits until kernels are compiled, once on this machine: %d of them"
+                log.warning(said, self.task.name, being_compiled())
+            return True
+        if pace.starts_anew(now_s) and (start_anew := clock_of(reader)) is not None:
+            start_anew()
+        return False
+
+    def compiling_s(self) -> float:
+        """Return for how long its clock was stopped, since kernels were being compiled."""
+        return 0.0 if self._pace is None else self._pace.stopped_s(time.monotonic())
 
     def _acknowledge(self, reader: Reader, position: Any) -> None:
         """Let the reader know that the flow has what was read in its own hands; with checkpoints that is not enough."""

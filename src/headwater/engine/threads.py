@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from headwater.data.jit import answering_at_once
+from headwater.data.jit import COMPILED, answering_at_once, uncompiled_answers
 from headwater.engine.options import Options
 from headwater.engine.run import EngineRun
 from headwater.engine.scheduler import Activation, batch_size
@@ -108,11 +108,14 @@ class ThreadPerStep(EngineRun):
             self.fail(RunError(f"step {task.name!r} broke: {error_text(error)}", step=task.name))
 
     def _run_to_the_end(self, index: int, task: Task) -> None:
+        uncompiled = COMPILED  # nobody knows before it has run
         while not task.ended:
-            entries = self._take(index, task)
+            entries = self._take(index, task, uncompiled)
             if not entries:
                 return
+            answers = uncompiled_answers()
             deliveries, _ = task.run(entries)
+            uncompiled = uncompiled_answers() != answers
             now_ns = time.perf_counter_ns()
             if deliveries:
                 self.deliver(deliveries, now_ns, entries[0].created_ns)
@@ -123,7 +126,7 @@ class ThreadPerStep(EngineRun):
         with self.lock:
             self.ended(task)
 
-    def _take(self, index: int, task: Task) -> list[QueueEntry]:
+    def _take(self, index: int, task: Task, uncompiled: bool) -> list[QueueEntry]:
         box = self._boxes[index]
         with box.lock:
             while not box.waiting or (rest_s := _rest_s(task)):
@@ -132,7 +135,8 @@ class ThreadPerStep(EngineRun):
                 box.work.wait(rest_s if box.waiting else None)
             if self.aborted or self.halted:
                 return []
-            count = batch_size(self.options.take, box.waiting)
+            count = batch_size(self.options.take, box.waiting, uncompiled=uncompiled)
+            task.in_hand = 0  # from now on it is at work, and not idle
             entries = task.queue.take(count)
             box.waiting -= count
             box.room.notify_all()

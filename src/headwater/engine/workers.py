@@ -9,7 +9,7 @@ import time
 import numpy as np
 
 from headwater.data.batch import CREATED, NO_WATERMARK
-from headwater.data.jit import answering_at_once
+from headwater.data.jit import COMPILED, answering_at_once, uncompiled_answers
 from headwater.engine.options import Options
 from headwater.engine.policy import policy_named
 from headwater.engine.run import EngineRun
@@ -43,6 +43,7 @@ class WorkerPool(EngineRun):
             limits=self.limits,
             single=[len(instance.channel_ports) == 1 for instance in self.graph.instances],
             throttle=self.throttle,
+            uncompiled=COMPILED,  # nobody knows before a step has run
         )
         self.limits = self.scheduler.limits
         self._work = threading.Condition(self.lock)
@@ -95,6 +96,11 @@ class WorkerPool(EngineRun):
             self._wake(now_ns)
 
     # -- workers ------------------------------------------------------------------------------------------------------
+
+    def is_idle(self) -> bool:
+        """Say whether nothing is on its way between sources and sinks."""
+        with self.lock:
+            return self.scheduler.idle()
 
     def wake_all(self) -> None:
         """Wake every worker."""
@@ -166,9 +172,11 @@ class WorkerPool(EngineRun):
             self._wake(now_ns)
         self.lock.release()
         try:
+            answers = uncompiled_answers()
             start_ns = time.perf_counter_ns()
             deliveries, out = task.run(entries)
             elapsed_ns = time.perf_counter_ns() - start_ns
+            uncompiled = uncompiled_answers() != answers
             if activation.inline:
                 deliveries = self._run_inline(activation.inline, deliveries)
         finally:
@@ -178,7 +186,7 @@ class WorkerPool(EngineRun):
         self._put(deliveries, now_ns, entries[0].created_ns)
         task.carried = []
         task.rest(now_ns)
-        self._finished(activation, elapsed_ns, out)
+        self._finished(activation, elapsed_ns, out, uncompiled=uncompiled)
         if task.ended:
             self.ended(task)
         return now_ns
@@ -216,9 +224,9 @@ class WorkerPool(EngineRun):
             arrived(to, delivery.size, created_ns)
         self._heed_throttle()
 
-    def _finished(self, activation: Activation, elapsed_ns: int = 0, out: int = 0) -> None:
+    def _finished(self, activation: Activation, elapsed_ns: int = 0, out: int = 0, *, uncompiled: bool = False) -> None:
         head_ns = self.tasks[activation.instance].queue.head_created_ns()
-        self.scheduler.finished(activation, elapsed_ns, out, head_ns)
+        self.scheduler.finished(activation, elapsed_ns, out, head_ns, uncompiled)
         for each in activation.inline:
             if self.tasks[each].ended:
                 self.ended(self.tasks[each])

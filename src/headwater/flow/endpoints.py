@@ -27,6 +27,7 @@ attributes and methods of its own, all optional, and runners ask for them here a
 | `take_barrier()` | of an `inner` source: the checkpoint whose barrier it has come to, and whether it is the last |
 | `idle` | of an `inner` source, or one that tells time: true while nobody needs to wait for what it brings |
 | `let_go()` | that a `read` which waits for records returns at once; called by another thread, when the run stops |
+| `start_anew()` | that its records fall due by a clock of its own, which goes on at the next `read`: it may wait |
 | `leave_halves()` | that it can leave a last record that may be half written for a later run |
 | `commit(position)` | that all before a position is safe: who sent it may forget it |
 | `known` | what was handed out and may be sent again, as a plain value, for a source that recognizes it |
@@ -351,6 +352,11 @@ def tell_idle(writer: Writer, idle: bool) -> None:
     told = getattr(writer, "idle", None)
     if told is not None:
         told(idle)
+
+
+def clock_of(reader: Reader) -> Callable[[], None] | None:
+    """Return what has the clock of a reader go on from the next read; None for a reader that has none."""
+    return getattr(reader, "start_anew", None)
 
 
 def leave_halves(reader: Reader) -> None:

@@ -96,6 +96,11 @@ class OpenLoopReader:
         self._next += count
         return Batch(columns, count, stamps)
 
+    def start_anew(self) -> None:
+        """Let the next record fall due at the next read, as if no time had passed since the last one."""
+        self._started_ns = None
+        self._due, self._stamps = self._due[:0], self._stamps[:0]
+
     def close(self) -> None:
         """Nothing to release."""
 

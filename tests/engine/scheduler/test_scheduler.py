@@ -4,6 +4,7 @@ import pytest
 
 from headwater.engine.policy import LongestQueue, MinLatency, MinMemory, OldestFirst
 from headwater.engine.scheduler import Scheduler
+from headwater.engine.scheduler.batch_size import UNCOMPILED
 from headwater.engine.scheduler.scheduler import PATIENCE_NS, STUCK_NS
 
 CHAIN = [[1], [2], []]
@@ -315,3 +316,25 @@ def test_a_source_is_let_go_when_the_queue_has_room_again():
         held.append(bool(scheduler.throttle.held))
         scheduler.finished(activation, elapsed_ns=MS)
     assert held == [True] * 5 + [False] * 5  # at 35 of 100, not at 85: else it would be held again at once
+
+
+# -- what is not compiled yet ----------------------------------------------------------------------------------------------
+
+
+def test_an_instance_whose_kernels_answered_uncompiled_takes_few_until_they_are_compiled():
+    scheduler = apart(1)
+    scheduler.arrived(0, 100)
+    scheduler.finished(scheduler.next(), elapsed_ns=100 * MS, uncompiled=True)
+    scheduler.arrived(0, 15_090)
+    few = scheduler.next()
+    assert few.records == UNCOMPILED
+    scheduler.finished(few, elapsed_ns=UNCOMPILED * 1000)
+    assert scheduler.cost_ns[0] == 1000  # what it cost uncompiled is forgotten at once
+    assert scheduler.next().records == 15_090 - UNCOMPILED
+
+
+def test_an_uncompiled_instance_takes_no_more_than_it_would_otherwise():
+    scheduler = apart(1, take=50)
+    scheduler.uncompiled[0] = True
+    scheduler.arrived(0, 1000)
+    assert scheduler.next().records == 50

@@ -12,9 +12,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar, cast
 
-from headwater.data.jit.kernel import COMPILED, Kernel, answering_at_once
+from headwater.data.jit.kernel import COMPILED, Kernel, answering_at_once, uncompiled_answers
 
-__all__ = ["COMPILED", "Kernel", "answering_at_once", "kernel", "small_kernel", "uncompiled", "wait_until_compiled"]
+__all__ = [
+    "COMPILED",
+    "Kernel",
+    "answering_at_once",
+    "being_compiled",
+    "kernel",
+    "small_kernel",
+    "uncompiled",
+    "uncompiled_answers",
+    "wait_until_compiled",
+]
 
 F = TypeVar("F", bound=Callable[..., object])
 
@@ -49,6 +59,13 @@ def uncompiled(form_of: F) -> Callable[[F], F]:
         return function
 
     return given
+
+
+def being_compiled() -> int:
+    """Return how many kernels this process has asked for that are not compiled yet."""
+    from headwater.data.jit import service
+
+    return service.waiting()
 
 
 def wait_until_compiled() -> None:

@@ -39,6 +39,11 @@ def answering_at_once() -> Iterator[None]:
         _thread.at_once = before
 
 
+def uncompiled_answers() -> int:
+    """Return how often kernels have answered uncompiled in this thread so far."""
+    return getattr(_thread, "answers", 0)
+
+
 class Kernel:
     """A function over arrays and numbers, compiled when it is first called with arguments of some types.
 
@@ -117,6 +122,7 @@ class Kernel:
 
     def plain(self, *args: Any) -> Any:
         """Answer uncompiled; numbers overflow silently, as they do in compiled code."""
+        _thread.answers = uncompiled_answers() + 1
         with np.errstate(all="ignore"):
             return self._uncompiled({})(*args)
 

@@ -29,7 +29,9 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _IDLE_S = 2.0  #: the compiling process ends when nobody has asked for so long: it takes 250 MB
-_NICE = 10  #: the flow goes first, from the moment that this process begins to load the compiler
+#: The flow goes first, from the moment that this process begins to load the compiler, but not by much: where uncompiled work
+#: takes all of a processor, the compiler gets a quarter of it; of 10 it would get a tenth, and that would go on for minutes.
+_NICE = 5
 _PROGRAM = f"import os; os.nice({_NICE}); from headwater.data.jit.compiler import serve; serve()"
 
 Form = Callable[..., Any]

@@ -65,6 +65,7 @@ class Scheduler:
         limits: Sequence[int] | None = None,
         single: Sequence[bool] | None = None,
         throttle: Throttle | None = None,
+        uncompiled: bool = False,
     ) -> None:
         n = len(downstream)
         self.policy, self.take, self.workers = policy, take, workers
@@ -73,6 +74,8 @@ class Scheduler:
         self.limits = list(limits) if limits is not None else [2**62] * n
         self.cost_ns = [0.0] * n  #: measured compute time per record, a moving average; 0 while nothing is known
         self.out_ratio = [1.0] * n  #: measured records out per record in, a moving average
+        #: whose kernels were not compiled when it last ran, or may not be before it runs: it takes few records
+        self.uncompiled = [uncompiled] * n
         self.created_ns = [0] * n  #: when the record at the head of each queue was created
         self.downstream = [sorted(set(targets)) for targets in downstream]
         self.upstream: list[list[int]] = [[] for _ in range(n)]
@@ -113,8 +116,18 @@ class Scheduler:
                 self.ready.pop(source, None)
         self.throttle.grew(instance, waiting, limit)
 
-    def finished(self, activation: Activation, elapsed_ns: int = 0, out: int = 0, head_created_ns: int = 0) -> None:
-        """Take note that an activation is over: how long the instance itself took, and who is at the head of its queue."""
+    def finished(
+        self,
+        activation: Activation,
+        elapsed_ns: int = 0,
+        out: int = 0,
+        head_created_ns: int = 0,
+        uncompiled: bool = False,
+    ) -> None:
+        """Take note that an activation is over: how long the instance itself took, and who is at the head of its queue.
+
+        Where kernels have answered `uncompiled`, or no longer do, what the instance cost before says nothing any more.
+        """
         instance, records, inline, long, by_source = activation
         if not long:
             self._short.discard(instance)
@@ -127,6 +140,8 @@ class Scheduler:
         self.at_work -= 1
         self.created_ns[instance] = head_created_ns
         self.out_ratio[instance] += _LEARNING * (out / records - self.out_ratio[instance])
+        if uncompiled != self.uncompiled[instance]:
+            self.uncompiled[instance], self.cost_ns[instance] = uncompiled, 0.0
         self.learn(instance, records, elapsed_ns)
         self._make_ready(instance)
 
@@ -160,7 +175,7 @@ class Scheduler:
         chosen = next(iter(ready)) if len(ready) == 1 else self.policy.pick(ready, self)
         del self.ready[chosen]
         waiting = self.waiting[chosen]
-        count = batch_size(self.take, waiting)
+        count = self._batch_size(chosen)
         self.waiting[chosen] = waiting = waiting - count
         limit = self.limits[chosen]
         if self._full[chosen] and waiting < limit:
@@ -186,7 +201,7 @@ class Scheduler:
             self._short.clear()
         if not self._short:
             return self.ready
-        return [i for i in self.ready if self._is_long(i, batch_size(self.take, self.waiting[i]))]
+        return [i for i in self.ready if self._is_long(i, self._batch_size(i))]
 
     def add_worker(self, now_ns: int) -> bool:
         """Give one worker more where none has come back for long, though something is ready; say whether it was.
@@ -203,6 +218,9 @@ class Scheduler:
             self.workers += 1
             self._seen_ns = now_ns
         return stuck
+
+    def _batch_size(self, instance: int) -> int:
+        return batch_size(self.take, self.waiting[instance], uncompiled=self.uncompiled[instance])
 
     def _is_long(self, instance: int, records: int) -> bool:
         return self.cost_ns[instance] * records > LONG_NS
