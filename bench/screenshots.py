@@ -240,8 +240,8 @@ def take_plan(browser: Any, folder: Path, seconds: float) -> None:
     shape = {"bytes_in": 32.0, "bytes_out": 32.0}
     costs = {name: StepProfile(time_s=time_s, **shape) for name, time_s in COSTS.items()}
     Profile("valley", "server", costs).write(folder / "profile.json")
-    wishes = ("--rate", "1500", "--pin", "alarms=pump house", "--profile", "profile.json", "--time", "5")
-    with valley(folder, "plan", "valley.py", "valley.toml", *wishes) as at:
+    options = ("--rate", "1500", "--pin", "alarms=pump house", "--profile", "profile.json", "--time", "5")
+    with valley(folder, "plan", "valley.py", "valley.toml", *options) as at:
         for theme in ("light", "dark"):
             page = _viewer(browser, theme)
             log_in(page, at.url, at.token)

@@ -123,7 +123,7 @@ def test_every_line_of_a_figure_has_its_trials(tmp_path, monkeypatch):
     trials += [trial(padding=padding, offered_hz=10.0) for padding in (100, 1000)]
     seven, eight, _, eleven, workers, sizes = lines_drawn(trials, tmp_path, monkeypatch)
     assert seven == eight == {"a thread for each step", "longest queue first"}
-    assert eleven == {"a turn takes all that waits", "half of it", "a thread for each step"}
+    assert eleven == {"an activation takes all that waits", "half of it", "a thread for each step"}
     assert workers == {"longest queue first, kernels release Python's lock"}
     assert sizes == {"longest queue first, kernels release Python's lock"}
 

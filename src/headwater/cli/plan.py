@@ -22,12 +22,12 @@ from headwater.net.edit import with_devices
 from headwater.net.net import Net
 from headwater.place import Budget, Placement, Problem, strategy
 from headwater.place.account import account
-from headwater.place.comparison import compare, repair_account, tell_comparison, tell_repair
+from headwater.place.comparison import compare, render_comparison, render_repair, repair_account
 from headwater.place.merge import by_flow
 from headwater.place.render import render
 from headwater.place.repair import repair
 from headwater.place.strategies import MODULES
-from headwater.place.why import tell_why
+from headwater.place.why import render_why
 from headwater.place.why import why as reasons
 
 
@@ -203,13 +203,13 @@ def with_added(net: Net, texts: list[str]) -> Net:
 def _lines(document: dict[str, Any]) -> list[str]:
     lines = []
     if "before" in document:
-        lines += [f"with {', '.join(document['added'])}", *tell_comparison(document), ""]
+        lines += [f"with {', '.join(document['added'])}", *render_comparison(document), ""]
         lines.append(render(document["after"] | {k: document[k] for k in ("explanation",) if k in document}))
     else:
-        lines += [*tell_repair(document), ""] if "moves" in document else []
+        lines += [*render_repair(document), ""] if "moves" in document else []
         lines.append(render(document))
     if "why" in document:
-        lines += ["", *tell_why(document["why"], document.get("after", document)["objective"])]
+        lines += ["", *render_why(document["why"], document.get("after", document)["objective"])]
     if "output" in document:
         lines += ["", f"written to {document['output']}; rehearse it with 'headwater simulate {document['output']}'"]
     return lines

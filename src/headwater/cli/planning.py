@@ -21,7 +21,7 @@ from headwater.cli.web import answered
 from headwater.deploy.api.plans import Plans
 from headwater.deploy.api.routes import Answers
 from headwater.deploy.api.sites import Sites
-from headwater.deploy.control.messages import Ask as Wish
+from headwater.deploy.control.messages import Ask as Request
 from headwater.deploy.coordinator.asking import NobodyError, ask
 from headwater.deploy.coordinator.state import StateFolder
 from headwater.deploy.cut import Cut
@@ -167,7 +167,7 @@ class Deployer:
                 f"headwater stop --forget --state {self._folder.path}"
             )
         sites = dict(Cut.of(plan, flow, nets.read(plan.net)).site_of)
-        document = ask(self._folder, Wish("place", sites=sites))
+        document = ask(self._folder, Request("place", sites=sites))
         return {
             "says": f"Flow {flow.name} moves to where the plan says; the Sites page shows how far it is.",
             **document,

@@ -88,7 +88,7 @@ def _array(column: Column, kind: Type) -> Any:
 
 def batch_of(table: Any, schema: Schema) -> Batch:
     """Return an Arrow table or record batch as a batch; raises InputError where values do not fit."""
-    objects = {name: _cells(table.schema.field(name), table.column(name)) for name in schema if schema[name] == "any"}
+    objects = {name: _values(table.schema.field(name), table.column(name)) for name in schema if schema[name] == "any"}
     plain = schema.only(tuple(name for name in schema if name not in objects))
     try:
         arrays = [_cast(table.column(name), kind) for name, kind in plain.fields]
@@ -151,7 +151,7 @@ def _column(array: Any, kind: Type) -> Column:
     return values if valid is None else nullable(values, valid)
 
 
-def _cells(field: Any, array: Any) -> Column:
+def _values(field: Any, array: Any) -> Column:
     values = array.to_pylist()
     if field.metadata == _MARK:
         values = [None if value is None else msgspec.json.decode(value) for value in values]

@@ -60,7 +60,7 @@ class ConsoleWriter:
             encoded, _, refused = sifted(first, lambda batch: json_lines(batch, self._schema))
             lines = [line.decode() for line in encoded]
         else:
-            rows, _, refused = sifted(first, self._cells)
+            rows, _, refused = sifted(first, self._values)
             lines = self._rows(rows)
         self._shown += len(first) - len(refused)
         self._more += len(batch) - len(first)
@@ -77,7 +77,7 @@ class ConsoleWriter:
         if self._more:
             print(f"… and {self._more:,} more")
 
-    def _cells(self, batch: Batch) -> list[list[str]]:
+    def _values(self, batch: Batch) -> list[list[str]]:
         columns = [texts_of_column(batch[name], kind) for name, kind in self._schema.fields]
         return [["" if value is None else _plain(value) for value in row] for row in zip(*columns, strict=True)]
 

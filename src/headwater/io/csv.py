@@ -286,8 +286,8 @@ class CsvWriter:
             self.file.write(self._rows([list(schema)]))
 
     def write(self, batch: Batch) -> Refused:
-        """Write the records that cells can hold, all or none."""
-        rows, _, refused = sifted(batch, self._cells)
+        """Write the records whose values can be written, all or none."""
+        rows, _, refused = sifted(batch, self._values)
         if rows:
             self.file.write(self._rows(rows))
         return refused
@@ -296,7 +296,7 @@ class CsvWriter:
         """Close the file."""
         self.file.close()
 
-    def _cells(self, batch: Batch) -> list[tuple[Any, ...]]:
+    def _values(self, batch: Batch) -> list[tuple[Any, ...]]:
         columns = [texts_of_column(batch[name], kind) for name, kind in self._schema.fields]
         return list(zip(*columns, strict=True))
 

@@ -48,7 +48,7 @@ def repair_account(before: Ints, after: Placement) -> dict[str, Any]:
     return {"broken": broken, "moves": moves, "state_bytes_moved": sum(move["state_bytes"] for move in moves)}
 
 
-def tell_comparison(document: dict[str, Any]) -> list[str]:
+def render_comparison(document: dict[str, Any]) -> list[str]:
     """Before and after as a table."""
     before, after = document["before"], document["after"]
     lines = [f"{'':<12} {'before':>14} {'after':>14}"]
@@ -61,7 +61,7 @@ def tell_comparison(document: dict[str, Any]) -> list[str]:
     return lines + [f"  {move['step']}: {move['from']} → {move['to']}" for move in document["moved"]]
 
 
-def tell_repair(document: dict[str, Any]) -> list[str]:
+def render_repair(document: dict[str, Any]) -> list[str]:
     """What a repair moved, and why."""
     lines = [f"the old placement: {text}" for text in document["broken"]] or ["the old placement still holds"]
     if document["moves"]:

@@ -110,7 +110,7 @@ class Fleet:
         before = self.placements
         self.placements = before | {name: found}
         self._refresh()
-        broken = next(((flow, slips[0]) for flow, slips in self.violations().items() if slips), None)
+        broken = next(((flow, each[0]) for flow, each in self.violations().items() if each), None)
         self.placements = before
         return broken
 

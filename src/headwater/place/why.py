@@ -90,7 +90,7 @@ def _nearest(problem: Problem, here: int, devices: Ints, most: int) -> list[int]
     return [int(d) for d in others[np.argsort(away, kind="stable")[:most]]]
 
 
-def tell_why(reasons: list[dict[str, Any]], objective: str) -> list[str]:
+def render_why(reasons: list[dict[str, Any]], objective: str) -> list[str]:
     """Write the reasons as lines; takes them as plain data, as an account has them."""
     width = max(len(row["step"]) for row in reasons)
     lines = [f"why each step is where it is (what {objective} would be if it alone were moved)"]

@@ -18,7 +18,7 @@ def object_of(**properties: Schema) -> Schema:
     return {"type": "object", "properties": properties, "required": list(properties)}
 
 
-def wish_of(required: dict[str, Schema], **others: Schema) -> Schema:
+def request_of(required: dict[str, Schema], **others: Schema) -> Schema:
     """Return the schema of what is sent: it may have `others`, and nothing else."""
     return {
         "type": "object",

@@ -16,7 +16,7 @@ from headwater.serve.schema import (
     object_of,
     one_of,
     perhaps,
-    wish_of,
+    request_of,
 )
 
 _PHASES = ["stopped", "starting", "running", "stopping", "waiting", "refused", "ended", "removed"]
@@ -116,13 +116,13 @@ SCHEMAS: dict[str, Schema] = {
         ),
     ),
     "Records": object_of(step=TEXT, **{"in": list_of(ANY_OBJECT)}, out=list_of(ANY_OBJECT)),
-    "Query": wish_of(
+    "Query": request_of(
         {"step": TEXT, "query": TEXT}, limit=about(WHOLE, "at most so many records; 0 looks at the text alone")
     ),
-    "FileQuery": wish_of(
+    "FileQuery": request_of(
         {"file": TEXT, "query": TEXT}, limit=about(WHOLE, "at most so many matches; 0 looks at the text alone")
     ),
-    "NewQuery": wish_of(
+    "NewQuery": request_of(
         {"name": TEXT, "query": TEXT},
         step=about(TEXT, "that it reads, where the name of that is no word of the language"),
     ),
@@ -208,7 +208,7 @@ SCHEMAS: dict[str, Schema] = {
         created_ns=WHOLE,
     ),
     "Letters": object_of(letters=list_of(named("Letter")), more=TRUTH),
-    "Replay": wish_of(
+    "Replay": request_of(
         {},
         ids=about(list_of(WHOLE), "all, where there are none"),
         step=perhaps(TEXT),

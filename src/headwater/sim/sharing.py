@@ -85,10 +85,10 @@ class Sharing:
         self._number += 1
         heapq.heappush(self._events, (time_s, self._number, act))
 
-    def _enter(self, step: int, now_s: float, born_s: float) -> None:
+    def _enter(self, step: int, now_s: float, created_s: float) -> None:
         mean = float(self._played.mean_s[step])
         if mean == 0:
-            self._left((step, now_s, born_s), now_s)
+            self._left((step, now_s, created_s), now_s)
             return
         work_s = float(self._played.durations(mean, 1)[0])
         self._work[step] += work_s
@@ -96,7 +96,7 @@ class Sharing:
         device = int(self._played.device[step])
         processor = self._processors[device]
         processor.at(now_s)
-        processor.enter(work_s, self._number, (step, now_s, born_s))
+        processor.enter(work_s, self._number, (step, now_s, created_s))
         self._await(device)
 
     def _await(self, device: int) -> None:
@@ -117,20 +117,20 @@ class Sharing:
         self._at(due_s, done)
 
     def _left(self, record: Record, now_s: float) -> None:
-        step, came_s, born_s = record
-        self._passed[step].append((came_s, now_s, born_s))
+        step, came_s, created_s = record
+        self._passed[step].append((came_s, now_s, created_s))
         for e, copies in self._played.routed(step, 1):
             for _ in range(1 if copies is None else int(copies[0])):
-                self._travel(e, now_s, born_s)
+                self._travel(e, now_s, created_s)
 
-    def _travel(self, e: int, now_s: float, born_s: float) -> None:
+    def _travel(self, e: int, now_s: float, created_s: float) -> None:
         to, arrives_s = int(self._problem.stream_to[e]), now_s
         send_s = self._played.send_s(e)
         if send_s > 0:
             begins_s = max(now_s, self._link_free_s[e])
             arrives_s = self._link_free_s[e] = begins_s + float(self._played.durations(send_s, 1)[0])
         arrives_s += float(self._played.propagation_s[e])
-        self._at(arrives_s, lambda now: self._enter(to, now, born_s))
+        self._at(arrives_s, lambda now: self._enter(to, now, created_s))
 
 
 def play(played: Player) -> None:

@@ -179,7 +179,7 @@ class Backfill:
         self._progress = begun or self._planned()
         self._sinks = Sinks(self.flow, self.checkpoint.folder)
         self.layout.stagings = self._sinks.stagings()
-        self._shipped = broadcast(self._spark, self.layout)
+        self._broadcast = broadcast(self._spark, self.layout)
 
     def _check_done(self, buckets: int) -> None:
         """Find history read by an earlier run; a checkpoint of a run that had none is refused."""
@@ -249,12 +249,12 @@ class Backfill:
         """Read one slice: what comes of it is in the sinks, and its state on disk, when this returns."""
         parts: list[DataFrame] = []
         for name, table in self._tables.items():
-            prefix = SourceStage(self._shipped, self.layout.source_stage(name))
+            prefix = SourceStage(self._broadcast, self.layout.source_stage(name))
             parts.append(table.slice(edges, columns_used(self.flow, name), prefix))
         rows = reduce(lambda a, b: a.union(b), parts)
         before, after = self._states(number), self._states(number + 1)
         for level in range(1, self.layout.levels + 1):
-            rows = with_level_at_once(rows, self._shipped, self.layout, level, before, keep=True)
+            rows = with_level_at_once(rows, self._broadcast, self.layout, level, before, keep=True)
         envelopes, states = collected(rows.toArrow().to_batches(), self.layout, self.tally)
         rmtree(after, ignore_errors=True)  # of an attempt that was cut off
         write_seeds(after, states, {})

@@ -96,7 +96,7 @@ class FiniteRun(SparkRun):
         self.tally = Tally(self.flow, self.options.on_written, heads)
         self._sinks = Sinks(self.flow, self.checkpoint.folder)
         self.layout.stagings = self._sinks.stagings()
-        self._shipped = broadcast(self._spark, self.layout)
+        self._broadcast = broadcast(self._spark, self.layout)
         self._files = {
             name: _File(self, name, heads[name].columns)
             for name, step in self.flow.steps.items()
@@ -131,7 +131,7 @@ class FiniteRun(SparkRun):
         before = self._states(self._batches) if self._batches else None
         rows = reduce(lambda a, b: a.union(b), parts)
         for level in range(1, self.layout.levels + 1):
-            rows = with_level_at_once(rows, self._shipped, self.layout, level, before, keep=True)
+            rows = with_level_at_once(rows, self._broadcast, self.layout, level, before, keep=True)
         envelopes, states = collected(self._collected(rows), self.layout, self.tally)
         if not ends:  # behind the last they only tell how large they were
             self._keep(states)
@@ -193,7 +193,7 @@ class _File:
         self._ranges: Ranges = found
         self._spark, self._step = spark, step
         self.at: Offset = found.start()  # says what is wrong with it
-        prefix = SourceStage(run._shipped, run.layout.source_stage(step))
+        prefix = SourceStage(run._broadcast, run.layout.source_stage(step))
         self._sent, self._title = sent_source(spark, step, found, prefix), prefix.title
         self._ahead = ThreadPoolExecutor(1, thread_name_prefix="plan")
         self._planned = self._ahead.submit(self._plan, self.at)  # which takes a look at all bytes

@@ -171,7 +171,7 @@ def test_where_no_worker_comes_back_there_is_one_more():
     assert scheduler.add_worker(now_ns=2 * STUCK_NS + 1)
 
 
-def test_nobody_is_relieved_while_workers_come_back_or_nothing_waits():
+def test_there_is_no_worker_more_while_workers_come_back_or_nothing_waits():
     scheduler = long(Scheduler([[], []], LongestQueue(), workers=1))
     scheduler.arrived(0, 1)
     scheduler.add_worker(now_ns=0)

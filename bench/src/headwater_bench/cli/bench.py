@@ -305,7 +305,9 @@ def lanes(
     flow: Annotated[
         list[str] | None, typer.Option(help="etl, stats, pred, 'etl wide' or 'stats wide'; several by repeating")
     ] = None,
-    messages: Annotated[int | None, typer.Option(help="messages of one run [default: those of 6 s]")] = None,
+    messages: Annotated[
+        int | None, typer.Option(help="messages of one run [default: those of 15 s in one lane]")
+    ] = None,
     repeats: Annotated[int | None, typer.Option(help="runs of each [default: 5]")] = None,
 ) -> Options:
     """What a second lane gains: RIoTBench's flows in one process and in two, with the same results."""

@@ -116,7 +116,7 @@ def _batches(values: Values, start: int, stop: int) -> Iterator[Batch]:
 
 
 def _engine_rate(config: Config, n: int) -> float:
-    """Return records per second through the engine with one worker, in turns of up to one batch."""
+    """Return records per second through the engine with one worker, in activations of up to one batch."""
     flow = _flow(config.query, BatchSource(list(_batches(config.values, 0, n)), _SCHEMA))
     begin = time.perf_counter()
     engine.run(flow, workers=1, take=BATCH, chunk=BATCH, queue_records=8 * BATCH)

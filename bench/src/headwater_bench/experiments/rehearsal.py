@@ -1,7 +1,7 @@
 """Experiment `rehearsal`: does the simulator rank policies as the engine does?
 
 Every policy and the thread-per-step baseline run for real and in virtual time, on the same topologies at the same rates,
-real runs interleaved. The simulator is told what each step costs, what a turn costs on this machine and how often it
+real runs interleaved. The simulator is told what each step costs, what an activation costs on this machine and how often it
 stands still, nothing about policies.
 """
 
@@ -107,12 +107,12 @@ def calibrated(workers: int, tries: int = _TRIES) -> dict[str, sim.Costs]:
     """
     cost_s = 10e-6  # so much that it does not run inline
     work_s = TAKE * cost_s
-    turns = Topology("turns", "chain", (cost_s,) * 4)
+    activations = Topology("activations", "chain", (cost_s,) * 4)
     took = {name: _Spent() for name in ("engine", "threads", "few inline", "many inline")}
     few, many = (Topology("inline", "chain", (cost_s, *(0.1e-6,) * n)) for n in (4, 20))
     for _ in range(tries):
-        took["engine"].add(turns, "engine", workers, steps=4)
-        took["threads"].add(turns, "threads", workers, steps=4)
+        took["engine"].add(activations, "engine", workers, steps=4)
+        took["threads"].add(activations, "threads", workers, steps=4)
         took["few inline"].add(few, "engine", 1, steps=1)
         took["many inline"].add(many, "engine", 1, steps=1)
     inline_s = max(0.0, (took["many inline"].processor_s - took["few inline"].processor_s) / 16 - TAKE * 0.1e-6)
@@ -135,9 +135,9 @@ class _Spent:
         batches = [Batch.of({"n": np.arange(250)}, _NUMBERS) for _ in range(100)]
         flow, start_s = topology.flow(BatchSource(batches, _NUMBERS)), time.process_time()
         report = engine.run(flow, on=runner, take=TAKE, workers=workers)
-        turns = sum(report.last.steps[f"step {i}"].records_in for i in range(steps)) / TAKE
-        self.processor_s = min(self.processor_s, (time.process_time() - start_s) / turns)
-        self.clock_s = min(self.clock_s, report.seconds / turns)
+        activations = sum(report.last.steps[f"step {i}"].records_in for i in range(steps)) / TAKE
+        self.processor_s = min(self.processor_s, (time.process_time() - start_s) / activations)
+        self.clock_s = min(self.clock_s, report.seconds / activations)
 
 
 def stalls_here(workers: int) -> tuple[sim.Stalls, float]:
@@ -175,7 +175,7 @@ def problem_of_topology(topology: Topology) -> Problem:
 
 
 def _cost_s(operator: Operator) -> float:
-    """Return an operator's seconds per record; even a sink takes some, and so has turns and a queue."""
+    """Return an operator's seconds per record; even a sink takes some, and so do activations and a queue."""
     return operator.cost_s if isinstance(operator, Work) else 1e-9
 
 

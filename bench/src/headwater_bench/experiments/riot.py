@@ -1,7 +1,7 @@
 """RIoTBench on the engine: what rate each policy sustains within a latency bound, beside one thread per step.
 
 Sources are open loop. Each run is checked for what must come out before it counts. Beside policies, it tries how much of a
-queue a turn consumes, how many workers there are, how long messages are, and kernels that keep the interpreter's lock.
+queue an activation takes, how many workers there are, how long messages are, and kernels that keep the interpreter's lock.
 
 By default it has what the EdgeWise paper shows, and should end in some twenty minutes on two cores: PRED, STATS and ETL at
 eight rates, closest near capacity (there is no figure of TRAIN), and each of the other questions with one flow (`ASKED_OF`).

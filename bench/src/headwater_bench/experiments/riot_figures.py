@@ -18,7 +18,7 @@ _NAMES = {"threads": "a thread for each step", "random": "any step (random)"} | 
     "min_memory": "shrinks its queue fastest first (min memory)",
     "oldest_first": "oldest record first (the default)",
 }
-_TAKES = {"all": "a turn takes all that waits", "half": "half of it"}
+_TAKES = {"all": "an activation takes all that waits", "half": "half of it"}
 _WAYS = {"release": "kernels release Python's lock", "keep": "kernels keep Python's lock"}
 _OTHERS = ("#1f77b4", "#2ca02c", "#e0a100", "#d62728", "#9467bd")
 _PARTS = (
@@ -45,7 +45,7 @@ def draw(trials: Sequence[Trial], folder: Path) -> None:
     if any(trial.take != "all" for trial in trials):
         plain = [trial for trial in trials if not trial.workers and not trial.padding]
         flows = {trial.subject for trial in trials if trial.take != "all"}
-        title = f"Latency over throughput, by how much of a queue a turn takes: {_BETTER}"
+        title = f"Latency over throughput, by how much of a queue an activation takes: {_BETTER}"
         _rates(
             [t for t in plain if t.subject in flows], _by_take, "out_hz", "p99_ms", folder / "figure11.png",
             title, _OUT, _P99,
@@ -72,7 +72,7 @@ def _by_config(trials: Sequence[Trial]) -> Lines:
 
 
 def _by_take(trials: Sequence[Trial]) -> Lines:
-    """Return how much a turn consumes, all with one policy, and threads, which have no turns, beside it."""
+    """Return how much an activation consumes, all with one policy, and threads beside it."""
     takes = dict.fromkeys(trial.take for trial in trials)
     lines = {
         _TAKES.get(take, f"at most {take}"): [t for t in trials if (t.config, t.take) == ("longest_queue", take)]

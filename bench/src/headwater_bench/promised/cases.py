@@ -87,13 +87,13 @@ def plant(folder: Path) -> Case:
     call = f"shaken(plant(), Path({str(folder)!r}))"
     (folder / "shaken.py").write_text(_PROGRAM.format(imports="from plant import plant\n", call=call))
     net = nets.read(folder / "plant.toml")
-    wishes = Constraints(
+    constraints = Constraints(
         pins={"presses": "press-1", "painters": "paint-1", "stop": "press-1", "vendor": "vm"},
         keep=dict.fromkeys(PLANT_HZ, "plant"),
         anonymise=frozenset({"nameless"}),
     )
     core_ips = next(kind.cpu_ips for kind in net.classes if kind.name == "controller")
-    return _planned("plant", folder, folder / "shaken.py", folder / "plant.toml", PLANT_HZ, wishes, core_ips, None)
+    return _planned("plant", folder, folder / "shaken.py", folder / "plant.toml", PLANT_HZ, constraints, core_ips, None)
 
 
 # -- an application of the AELS paper ---------------------------------------------------------------------------------------
@@ -174,7 +174,7 @@ def _planned(
     program: Path,
     net_file: Path,
     rates: Mapping[str, float],
-    wishes: Constraints,
+    constraints: Constraints,
     core_ips: float,
     origins: Mapping[str, int] | None,
 ) -> Case:
@@ -189,7 +189,7 @@ def _planned(
             profile,
             dict(rates),
             measured_ips=core_ips,
-            constraints=wishes,
+            constraints=constraints,
             every=EVERY,
             checkpoint_s=checkpoint_s,
         )

@@ -24,7 +24,7 @@ _SETTINGS: dict[str, float | str] = {"alert_s": 0.1, "interval_s": 1.0}
 
 
 def played(flows: Sequence[Promised], lasts_s: float, cores: float, scans: Sequence[float]) -> dict[str, Any] | None:
-    """Run the flows for as many acts as SCAN has wishes, each so many cores more; None where nothing can bound them."""
+    """Run the flows for as many acts as SCAN has shares, each so many cores more; None where nothing can bound them."""
     groups = cgroups.find()
     if groups is None:
         return None
@@ -51,9 +51,9 @@ def played(flows: Sequence[Promised], lasts_s: float, cores: float, scans: Seque
             for pid in family(each.pid):
                 quotas.bound(pid, 0, cores)
             each.go()
-        for number, wish in enumerate(scans):
-            if wish:
-                scan = subprocess.Popen([sys.executable, "-S", "-c", SCAN, f"{min(wish, 0.95):g}"])
+        for number, share in enumerate(scans):
+            if share:
+                scan = subprocess.Popen([sys.executable, "-S", "-c", SCAN, f"{min(share, 0.95):g}"])
                 over.callback(_ended, scan)
                 quotas.bound(scan.pid, 0, cores)
             if number < len(scans) - 1:

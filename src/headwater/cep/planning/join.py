@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 def add_join(planner: Planner, name: str, query: s.Query, join: s.Join) -> Stream:
     """Add the step of a join and return its stream."""
-    return _Joining(planner, name, query, join).add()
+    return _JoinBuilder(planner, name, query, join).add()
 
 
-class _Joining:
+class _JoinBuilder:
     def __init__(self, planner: Planner, name: str, query: s.Query, join: s.Join) -> None:
         self._planner, self._name, self._query, self._join = planner, name, query, join
         self._text = planner.text

@@ -20,7 +20,7 @@ from headwater.serve.schema import (
     perhaps,
 )
 
-_, _WISHES = msgspec.json.schema_components(
+_, _REQUESTS = msgspec.json.schema_components(
     [
         requests.MoveRequest,
         requests.DrainRequest,
@@ -51,7 +51,7 @@ _ELSEWHERE = object_of(device=TEXT, value=perhaps(NUMBER), worse_by=perhaps(NUMB
 _PAIR = about(list_of(TEXT), "from where, and to where")
 
 SCHEMAS: dict[str, Schema] = {
-    **_WISHES,
+    **_REQUESTS,
     "object": ANY_OBJECT,
     "Error": object_of(error=TEXT),
     "Sites": _and_perhaps(
