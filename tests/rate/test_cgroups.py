@@ -80,6 +80,51 @@ def test_groups_within_one_that_weighs_as_any_other_are_told_to_need_more(made_u
     assert not Groups(root, 2).is_light  # the root has nothing beside it
 
 
+@pytest.fixture
+def made_up_1(tmp_path):
+    """A tree of version 1, in which this process is in a group of a user's."""
+    root, proc = tmp_path / "cgroup", tmp_path / "proc"
+    (proc / "self").mkdir(parents=True)
+    own = root / "users" / "mine"
+    own.mkdir(parents=True)
+    (proc / "self" / "mountinfo").write_text(
+        f"30 23 0:27 / {tmp_path / 'other'} rw - cgroup cgroup rw,memory\n31 23 0:28 / {root} rw - cgroup cgroup rw,cpu\n"
+    )
+    (proc / "self" / "cgroup").write_text("5:memory:/\n4:cpu,cpuacct:/users/mine\n")
+    return root, own, proc
+
+
+def test_version_1_weighs_by_cores_beside_all_that_the_machine_runs(made_up_1):
+    root, _, proc = made_up_1
+    groups = cgroups.find(proc)
+    assert groups == Groups(root, 1)
+    assert not groups.is_light
+    groups.put("a", 42, 0.5)
+    group = root / "headwater.a"
+    assert (group / "cpu.shares").read_text() == "131072"
+    assert (group / "cgroup.procs").read_text() == "42"
+    groups.weigh("a", 0.5, above=True)
+    assert (group / "cpu.shares").read_text() == "1024"
+    groups.weigh("a", 3.0, above=False)
+    assert (group / "cpu.shares").read_text() == "262144"  # the most that there is
+
+
+def test_version_1_of_a_user_is_the_group_that_was_handed_to_them(made_up_1, monkeypatch):
+    root, own, proc = made_up_1
+    usable = cgroups._usable
+    monkeypatch.setattr(cgroups, "_usable", lambda groups: groups.base != root and usable(groups))
+    assert cgroups.find(proc) == Groups(own, 1, nested=True)
+    (own / "cpu.shares").write_text("1024\n")
+    assert Groups(own, 1, nested=True).is_light
+
+
+def test_a_group_of_version_1_is_given_as_much_real_time_as_it_has_reserved(made_up_1):
+    _, own, proc = made_up_1
+    (own / "cpu.rt_period_us").write_text("1000000\n")
+    cgroups.allow_real_time(0.4, proc)
+    assert (own / "cpu.rt_runtime_us").read_text() == "400000"
+
+
 @pytest.mark.parametrize(
     ("mount", "group", "count"),
     [

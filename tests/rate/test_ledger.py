@@ -48,7 +48,7 @@ def test_a_trial_that_needs_more_than_is_left_lets_go_of_everything():
 
 
 class Machine(RuleBasedStateMachine):
-    """Random asks, trials, ends and kills."""
+    """Random asks, trials, ends and kills, also of who keeps the ledger."""
 
     lanes = Bundle("lanes")
 
@@ -58,17 +58,29 @@ class Machine(RuleBasedStateMachine):
         self.alive: dict[str, float] = {}
         self.number = 0
 
-    @rule(target=lanes, cores=st.floats(0.01, 1.2))
-    def ask(self, cores):
+    @rule(target=lanes, cores=st.floats(0.01, 2.0), lanes=st.integers(0, 3))
+    def ask(self, cores, lanes):
+        """Ask for one lane, several, or an application, which has no lanes."""
         self.number += 1
         name = str(self.number)
-        wanted = lane(name, cores, self.number)
+        wanted = replace(lane(name, cores, self.number), lanes=lanes)
         left = self.ledger.left
         refused = self.ledger.ask(wanted)
-        assert (refused is None) == (cores <= LANE and cores <= left)
+        assert (refused is None) == (cores <= left and (not lanes or cores <= LANE * lanes))
         if refused is None:
             self.alive[name] = cores
         return name
+
+    @rule(name=lanes, cores=st.floats(0.01, 2.0))
+    def ask_again(self, name, cores):
+        """Ask under a name that may hold some: those are given up only where the others are had."""
+        if self.ledger.ask(lane(name, cores)) is None:
+            self.alive[name] = cores
+
+    @rule()
+    def begin_anew(self):
+        """A supervisor that was killed finds what its book has."""
+        self.ledger = Ledger(4, self.ledger.held.values())
 
     @rule(name=lanes, cores=st.floats(0.01, 1.2))
     def settle(self, name, cores):

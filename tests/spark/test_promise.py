@@ -121,6 +121,32 @@ def test_it_is_promised_seconds_and_not_milliseconds(home, tmp_path):
     assert "--master means nothing with a promise" in str(elsewhere.exception)
 
 
+@pytest.mark.parametrize("above", ["shed", "block"])
+def test_what_is_above_the_rate_is_neither_shed_nor_left_unread(home, tmp_path, monkeypatch, above):
+    with pytest.raises(RateError, match=f"what is above the rate is best effort there, and not '{above}'"):
+        Application(counting(), Contract(RATE_HZ, 5.0, above=above), profile=profile(0.3), client=Client(home))
+    (tmp_path / "counting.py").write_text(
+        "from headwater import Flow, io\nflow = Flow('counting')\n"
+        "flow.read('a', io.Items([{'x': 1}])).write('out', io.Discard())\n"
+        f"flow.contract('5/s', '5 s', above={above!r})\n"
+    )
+    did = []
+
+    def start(flow, **options):
+        did.append("started without")
+        raise RunError("that is all")
+
+    monkeypatch.setattr("headwater.spark.start", start)
+    add_commands()
+    command = ["run", str(tmp_path / "counting.py"), "--on", "spark"]
+    ran = CliRunner().invoke(app, command, env={"HEADWATER_RUNTIME": str(home)})
+    assert "has a contract, which --on spark does not keep" in " ".join(ran.output.split())
+    assert did == ["started without"]
+    asked = [*command, "--promise", "5/s", "--within", "5s", "--above", above]
+    refused = CliRunner().invoke(app, asked, env={"HEADWATER_RUNTIME": str(home)})
+    assert "is best effort there" in str(refused.exception)
+
+
 def test_a_flow_on_spark_without_a_promise_gives_way_to_those_that_have_one(tmp_path, monkeypatch):
     (tmp_path / "counting.py").write_text(
         "from headwater import Flow, io\nflow = Flow('counting')\n"

@@ -55,10 +55,12 @@ def contract_of(
 
 
 def keeps(on: str, contract: Contract) -> bool:
-    """Say whether a runner can be promised a contract: Spark works in micro-batches, and is promised seconds."""
+    """Say whether a runner can be promised a contract: Spark is promised seconds, and reads its sources itself."""
     from headwater.rate.application import SHORTEST_S
 
-    return on == "engine" or (on == "spark" and (contract.latency_s is None or contract.latency_s >= SHORTEST_S))
+    if on != "spark":
+        return on == "engine"
+    return contract.above == "best effort" and (contract.latency_s is None or contract.latency_s >= SHORTEST_S)
 
 
 def promised_run(

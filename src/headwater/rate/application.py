@@ -55,6 +55,11 @@ class Application:
                 f"flow {flow.name!r} cannot be promised {contract} by an application that works in micro-batches: that is "
                 f"promised {written(round(SHORTEST_S * 1e6))} or more; the engine can promise milliseconds"
             )
+        if contract.above != "best effort":
+            raise RateError(
+                f"flow {flow.name!r} cannot be promised {contract} by an application whose runner reads its sources itself: "
+                f"what is above the rate is best effort there, and not {contract.above!r}, which is the engine's"
+            )
         line = client or Client()
         demand = demand_of(flow, contract, profile)
         estimated = cores(demand, contract.rate_hz, tick_of(contract))
