@@ -15,7 +15,7 @@ from pathlib import Path
 from urllib.request import urlopen
 
 from headwater.errors import RunError
-from headwater.processes import children, family, kill
+from headwater.processes import children, family, kill, wait_or_kill
 from headwater.spark import java
 
 _HOST = "127.0.0.1"
@@ -114,11 +114,7 @@ def _process(folder: Path, name: str, command: list[str]) -> Iterator[subprocess
         yield process
     finally:
         process.terminate()
-        try:
-            process.wait(20)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        wait_or_kill(process, 20)
 
 
 def _free_port() -> int:
