@@ -1,8 +1,11 @@
-"""Which processes a process has started, as the system knows them, and what killed one."""
+"""Which processes a process has started, as the system knows them, how to kill them, and what killed one."""
 
 from __future__ import annotations
 
+import os
 import signal
+import subprocess
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
@@ -23,6 +26,22 @@ def family(pid: int) -> list[int]:
     for each in found:  # grows while we walk along it
         found += children(each)
     return found
+
+
+def kill(pids: Iterable[int]) -> None:
+    """Kill processes, as far as they are not gone."""
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def wait_or_kill(process: subprocess.Popen[bytes], within_s: float) -> None:
+    """Wait for a process that was asked to end; kill it where that takes longer."""
+    try:
+        process.wait(within_s)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
 
 
 def signal_name(number: int) -> str:

@@ -8,6 +8,7 @@ from headwater.engine.checkpoint.chain import Chain
 from headwater.engine.checkpoint.checkpointer import Checkpointer
 from headwater.engine.checkpoint.recovery import Recovery
 from headwater.engine.checkpoint.store import Store
+from headwater.engine.checkpointed_source import CheckpointedSource
 from headwater.errors import HeadwaterError
 from headwater.operators.keyed import ScanOperator
 from headwater.operators.saving import Saver, Saving
@@ -90,6 +91,11 @@ def position_too_near(patched):
     patched.setattr(Checkpointer, "saved_source", nearer)
 
 
+def forgotten_too_early(patched):
+    """A source is told to forget all that it has handed over, not what was before the barrier."""
+    patched.setattr(CheckpointedSource, "commit", lambda self, number: self._commit_reader(self.handed))
+
+
 def changes_since_what_came_to_nothing(patched):
     """A checkpoint holds what has changed since one that was never complete."""
     patched.setattr(Chain, "is_whole", lambda self, number: number == 0 or self._complete is None)
@@ -116,6 +122,7 @@ MUTATIONS = [
     barrier_before_saving,
     position_too_far,
     position_too_near,
+    forgotten_too_early,
     changes_since_what_came_to_nothing,
     changes_forgotten,
     old_ones_removed_too_early,

@@ -243,6 +243,20 @@ WRONG = [
         "a join needs a window on a side",
     ),
     (
+        "from levels#window.length(5) as l join valves as r on l.tank == r.tank select l.tank group by l.tank",
+        1,
+        95,
+        "l.tank",
+        "'group by' needs a window",
+    ),
+    (
+        "from e1=levels -> e2=valves select e1.tank group by e1.tank",
+        1,
+        53,
+        "e1.tank",
+        "'group by' needs a window",
+    ),
+    (
         "from levels#window.length(5) as l join valves as r on l.tank == x.tank select l.tank",
         1,
         65,

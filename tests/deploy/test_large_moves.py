@@ -1,10 +1,7 @@
 """Large state that moves while sites and coordinators are killed: real processes, struck at known moments of a move."""
 
 import json
-import os
-import signal
 from contextlib import suppress
-from pathlib import Path
 
 import pytest
 
@@ -14,8 +11,8 @@ from headwater.deploy.control.messages import Ask
 from headwater.deploy.coordinator.asking import NobodyError, ask
 from headwater.deploy.coordinator.state import StateFolder
 from headwater.errors import RunError
-from headwater.processes import children, family
-from headwater_bench.moves.sites import net_of
+from headwater.processes import family, kill
+from headwater_bench.moves.sites import agent_of, net_of
 from sites_of import running, wait_for
 from waiting import gone, wait_until
 
@@ -102,12 +99,7 @@ class Farm:
 
     def agent(self, name):
         """Return the process of a site."""
-        for pid in children(self.up.pid):
-            with suppress(OSError):
-                words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-                if b"--name" in words and words[words.index(b"--name") + 1] == name.encode():
-                    return pid
-        return None
+        return agent_of(self.up.pid, name)
 
     def begin(self):
         """Begin a move to the other site, and return what it is called."""
@@ -131,9 +123,7 @@ class Farm:
             self.coordinator.wait()
             self.coordinator = self.commands.start("deploy", "--within", "180s")
             return
-        for pid in family(wait_for(lambda: self.agent(who), self.commands, f"site '{who}'")):
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        kill(family(wait_for(lambda: self.agent(who), self.commands, f"site '{who}'")))
 
     def settled(self):
         """Wait until the flow runs with all sites here, and return where the step is, and at that site alone."""

@@ -29,6 +29,7 @@ from headwater.errors import HeadwaterError, PlacementError, RunError
 from headwater.flow.flow import Flow
 from headwater.net.net import Net
 from headwater.place import Budget, Constraints, Plan, Problem
+from headwater.processes import wait_or_kill
 from headwater.serve.home import token_of
 
 NETS = (".toml", ".json", ".npz")
@@ -152,11 +153,7 @@ class Deployer:
         if process is None or process.poll() is not None:
             return
         process.terminate()
-        try:
-            process.wait(_END_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        wait_or_kill(process, _END_S)
 
     def _moved(self, plan: Plan, deployed: dict[str, Any] | None) -> dict[str, Any]:
         flow = find_flow(plan.flow)

@@ -8,14 +8,13 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-import numpy as np
 from rich.console import Console
 from rich.control import Control
 from rich.markup import escape
 from rich.segment import ControlType
 from rich.table import Table
 
-from headwater.data.timestamps import moments_as_text
+from headwater.data.timestamps import event_time_reached
 from headwater.metrics import Report, Sample, StepMetrics
 
 console = Console(width=None if sys.stdout.isatty() else 140)
@@ -123,7 +122,7 @@ def live(run: Any, look: Callable[[], None] = lambda: None, every_s: float = 0.5
             p = now.latency.minus(before.latency) if before else now.latency
             p50, p99 = p.percentile(50) / 1e6, p.percentile(99) / 1e6
             title = f"{run.flow.name}: {now.at_s:.1f} s, latency p50 {p50:.1f} ms, p99 {p99:.1f} ms"
-            view.update(steps_table(now, before, title + _event_time(now) + escape(_kept(run))))
+            view.update(steps_table(now, before, title + event_time_reached(now.watermarks_us) + escape(_kept(run))))
             before = now
     result: Report = report
     return result
@@ -143,13 +142,6 @@ def _causes(promise: dict[str, Any]) -> str:
     return "".join(f"; {count} broken: {cause}" for cause, count in promise["causes"].items())
 
 
-def _event_time(now: Sample) -> str:
-    """Say how far event time has come, where the runner tells."""
-    if not now.watermarks_us:
-        return ""
-    return f", event time {moments_as_text(np.array([min(now.watermarks_us.values())]))[0]}"
-
-
 def print_report(report: Report, to: Console = console) -> None:
     """Print what a run did, for people; `to` standard error where records have standard output."""
     document = report.to_json()
@@ -162,7 +154,7 @@ def print_report(report: Report, to: Console = console) -> None:
     to.print(
         f"latency from creation p50 {latency['p50']:.2f} ms, p95 {latency['p95']:.2f} ms, p99 {latency['p99']:.2f} ms; "
         f"dead letters {report.dead_letters:,}, late {report.late:,}, shed {sum(report.shed.values()):,}, "
-        f"left {report.left:,}" + _event_time(report.last)
+        f"left {report.left:,}" + event_time_reached(report.last.watermarks_us)
     )
     if lost := report.extra.get("lanes_lost"):
         to.print(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Any
@@ -91,3 +92,18 @@ def moments_as_text(column: Column) -> list[Any]:
     if valid is not None:
         shown = [text if there else None for text, there in zip(shown, valid, strict=True)]
     return shown
+
+
+def moment_as_text(at_us: int) -> str | int:
+    """Return one moment as `moments_as_text` does."""
+    shown: str | int = moments_as_text(np.array([at_us]))[0]
+    return shown
+
+
+def event_time_reached(watermarks_us: Mapping[str, int]) -> str:
+    """Say how far event time has come, behind what else a line says; nothing where no source tells.
+
+    >>> event_time_reached({"levels": 2_000_000, "valves": 1_000_000}), event_time_reached({})
+    (', event time 1970-01-01T00:00:01.000000Z', '')
+    """
+    return f", event time {moment_as_text(min(watermarks_us.values()))}" if watermarks_us else ""

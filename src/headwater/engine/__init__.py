@@ -1,8 +1,9 @@
 """Runs a flow on one device: `scheduler/` decides, `workers` does; `threads` is the baseline that leaves it to the system.
 
-`run` is what both runners share, `source` a source at work, `policy/` one scheduling idea per file, `options` what can be
-chosen, `profiler` what steps cost; `lanes/` runs a flow in several processes, each of them one such run. What they run, and
-where it sends its records, is `operators.task` and `operators.execution_graph`.
+`run` is what both runners share, `source` a source at work, `checkpointed_source` what checkpoints ask of one, `policy/`
+one scheduling idea per file, `options` what can be chosen, `profiler` what steps cost; `lanes/` runs a flow in several
+processes, each of them one such run. What they run, and where it sends its records, is `operators.task` and
+`operators.execution_graph`.
 """
 
 from __future__ import annotations

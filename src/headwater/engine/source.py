@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from headwater.clock import now_ns
 from headwater.data.batch import CREATED, END, NO_WATERMARK, Batch
 from headwater.data.jit import answering_at_once, being_compiled
+from headwater.engine.checkpointed_source import CheckpointedSource
 from headwater.engine.coalesce import CoalescingReader
 from headwater.engine.linger import Linger
 from headwater.engine.pace import Pace
@@ -60,11 +61,12 @@ class _Progress(NamedTuple):
     rejected: list[Batch]
 
 
-class SourceThread:
+class SourceThread(CheckpointedSource):
     """Reads one source and hands its batches to the first steps."""
 
     def __init__(self, run: EngineRun, task: Task) -> None:
-        self.run, self.task = run, task
+        super().__init__(task, run.checkpointer)
+        self.run = run
         self.held = 0  #: records that were read and not handed over: in hand, or spilled
         self.thread_name = f"read {task.name}"
         self._reader: Reader | None = None
@@ -80,15 +82,8 @@ class SourceThread:
         self._told_compiling = False
         self._pace: Pace | None = None  #: of a source that loses nothing by waiting for the compiler
         self._warned_s = -_QUIET_S
-        # -- checkpoints: how far this source has come, and what is asked of it; see `engine.checkpoint`
-        self.ended = False  #: nothing will follow what was handed over
-        self.handed: Any = None  #: the reader's position behind the last records that were handed over, or shed
         self._spilled_to: deque[_Progress] = deque()  #: where the reader was behind each batch that is spilled
         self._rejected: list[Batch] = []  #: dead letters of what was read since the last batch
-        self._asked = self._barred = -1  #: the last checkpoint that was asked for, and that a barrier was sent for
-        self._last = False  #: whether nothing is to be read after that barrier
-        self._positions: dict[int, Any] = {}  #: of checkpoints that are not complete
-        self._to_commit = -1
 
     def open(self, position: Any = None) -> None:
         """Open the reader, behind a position of a run before; raises what the source has to say."""
@@ -393,36 +388,17 @@ class SourceThread:
 
     # -- checkpoints --------------------------------------------------------------------------------------------------
 
-    def ask(self, number: int, *, final: bool) -> None:
-        """Ask for a barrier, after which nothing is read if it is the final one; called with the run's lock held."""
-        self._asked, self._last = number, final
+    def _send_barrier(self, deliveries: list[Delivery]) -> None:
+        self.run.deliver(deliveries, time.perf_counter_ns(), 0)
 
-    def commit_later(self, number: int) -> None:
-        """Have the reader learn, in its own thread, that all up to a checkpoint is safe."""
-        self._to_commit = number
-
-    def commit(self, number: int) -> None:
-        """Let the reader know that all up to a checkpoint is safe; only for its thread, or when that is gone."""
-        position = self._positions.get(number, self.handed if self.ended else None)
+    def _commit_reader(self, position: Any) -> None:
         if self._reader is not None:
             commit(self._reader, position)
-        self._positions = {at: known for at, known in self._positions.items() if at > number}
 
     def _heed_checkpoint(self) -> None:
-        """Send the barrier that is asked for, behind all that was handed over; let the reader know what is safe."""
-        to_commit, self._to_commit = self._to_commit, -1
-        if to_commit >= 0:
-            self.commit(to_commit)
-        number = self._asked
-        if number == self._barred:
-            return
-        self._positions[number] = self.handed
-        if number - 2 in self._positions:  # however many came to nothing, none but the last two may be complete yet
-            del self._positions[number - 2]
-        self.run.deliver(self.task.barrier(number, last=self._last), time.perf_counter_ns(), 0)
-        self._barred = number
-        assert self.run.checkpointer is not None
-        self.run.checkpointer.saved_source(self.task.instance.index, number, self.handed)
+        """Let the reader know what is safe; send the barrier that is asked for, behind all that was handed over."""
+        self._heed_commit()
+        self._heed_barrier()
 
     def _pass_barrier(self, reader: Reader) -> None:
         """Send on the barrier that has come from other lanes, if one has."""

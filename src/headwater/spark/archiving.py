@@ -19,7 +19,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headwater.processes import family
+from headwater.processes import family, kill
 from headwater.spark.archive import SETTING, Archive
 
 if TYPE_CHECKING:
@@ -73,9 +73,7 @@ def give_way() -> None:
 
 def _end_with_all(number: int, _: object) -> None:
     """End at a signal with all processes that were started here: a Java that is only left alone would write its archive."""
-    for pid in family(os.getpid())[1:]:
-        with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
+    kill(family(os.getpid())[1:])
     raise SystemExit(128 + number)
 
 

@@ -21,9 +21,7 @@ from pathlib import Path
 from shutil import copy2, rmtree
 from typing import TYPE_CHECKING, Any, Self
 
-import numpy as np
-
-from headwater.data.timestamps import micros_of_text, moments_as_text
+from headwater.data.timestamps import micros_of_text, moment_as_text
 from headwater.errors import FlowError, HeadwaterError, RunError
 from headwater.flow.flow import Flow
 from headwater.flow.ranges import Offset, RangeRequest, Sizes, ranges_of
@@ -284,7 +282,7 @@ class Backfill:
         return self.checkpoint.history / str(number)
 
     def _until(self) -> str:
-        return str(moments_as_text(np.array([self._progress.until_us]))[0])
+        return str(moment_as_text(self._progress.until_us))
 
     # -- life ---------------------------------------------------------------------------------------------------------
 

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import socket
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from urllib.request import urlopen
 
 from headwater.errors import RunError
-from headwater.processes import children, family
+from headwater.processes import children, family, kill, wait_or_kill
 from headwater.spark import java
 
 _HOST = "127.0.0.1"
@@ -53,9 +52,7 @@ class Cluster:
     def kill_worker(self, number: int) -> None:
         """Kill a worker, by its place in the order of coming, with its executors and all that they have started."""
         worker = self._workers.pop(number)
-        for pid in family(worker.pid):
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        kill(family(worker.pid))
         worker.wait()
         self._await(len(self._workers))
 
@@ -117,11 +114,7 @@ def _process(folder: Path, name: str, command: list[str]) -> Iterator[subprocess
         yield process
     finally:
         process.terminate()
-        try:
-            process.wait(20)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        wait_or_kill(process, 20)
 
 
 def _free_port() -> int:

@@ -6,9 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from headwater.data.timestamps import moments_as_text
+from headwater.data.timestamps import moment_as_text
 from headwater.errors import RunError
 from headwater.metrics import Sample
 from headwater.spark.advice import advice
@@ -41,7 +39,7 @@ def batch_figures(took_ms: Sequence[int], layout: Layout, last: Sample) -> dict[
         "batch_ms": {"p50": times[len(times) // 2], "max": times[-1]} if times else {"p50": 0, "max": 0},
         "stages": layout.levels + 1,
         "state_of_steps": {name: step.state_bytes for name, step in last.steps.items() if step.state_bytes},
-        "watermarks": {name: moments_as_text(np.array([at]))[0] for name, at in last.watermarks_us.items()},
+        "watermarks": {name: moment_as_text(at) for name, at in last.watermarks_us.items()},
     }
 
 

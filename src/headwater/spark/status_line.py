@@ -8,9 +8,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import numpy as np
-
-from headwater.data.timestamps import moments_as_text
+from headwater.data.timestamps import event_time_reached
 from headwater.metrics import Sample
 
 _SPAN_S = 10.0  #: over which a rate is told
@@ -46,7 +44,8 @@ class StatusLine:
         if at_s - self._looked_s >= _LOOK_S:
             self._looked_s = at_s
             self._beside = self._behind() + self._to_go(at_s)
-        return f"{self._name}: {now.records_in:,} records, {rate:,.0f}/s{self._beside}{_event_time(now)}"
+        time_told = event_time_reached(now.watermarks_us)
+        return f"{self._name}: {now.records_in:,} records, {rate:,.0f}/s{self._beside}{time_told}"
 
     def _behind(self) -> str:
         waiting = self._waiting()
@@ -85,9 +84,3 @@ def _behind(latest: str | None, end: str | None) -> int | None:
     except (ValueError, TypeError, AttributeError):  # no offsets of Kafka's
         return None
     return sum(waits)
-
-
-def _event_time(now: Sample) -> str:
-    if not now.watermarks_us:
-        return ""
-    return f", event time {moments_as_text(np.array([min(now.watermarks_us.values())]))[0]}"

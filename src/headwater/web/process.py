@@ -13,6 +13,7 @@ from contextlib import suppress
 import msgspec
 
 from headwater.errors import RunError
+from headwater.processes import wait_or_kill
 from headwater.web.settings import Began, Settings
 
 log = logging.getLogger(__name__)
@@ -61,11 +62,7 @@ class Dashboard:
         if process is None:
             return
         _hang_up(process)
-        try:
-            process.wait(_END_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        wait_or_kill(process, _END_S)
 
     def _begun(self) -> str:
         with self._starting:

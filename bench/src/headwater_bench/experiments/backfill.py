@@ -215,9 +215,9 @@ def _text(number: int) -> str:
 
 
 def _text_of(at_us: int) -> str:
-    from headwater.data.timestamps import moments_as_text
+    from headwater.data.timestamps import moment_as_text
 
-    return str(moments_as_text(np.array([at_us]))[0])
+    return str(moment_as_text(at_us))
 
 
 def _lines(path: Path) -> list[str]:

@@ -28,7 +28,7 @@ from typing import Any
 from headwater import Flow, engine, io
 from headwater.errors import RunError
 from headwater.io.delta.log import DeltaTable, Folder
-from headwater.processes import children, family
+from headwater.processes import children, family, kill
 from headwater.spark.cluster import Cluster, standalone
 from headwater.spark.sinks import guarantee
 from headwater.spark.sources.kafka import PACKAGES
@@ -232,9 +232,7 @@ class Killing:
                 victims = self._found(who, process)
                 if not victims:
                     continue  # an executor may have none at the moment, and a driver no Java yet
-                for pid in victims:
-                    with suppress(ProcessLookupError):
-                        os.kill(pid, signal.SIGKILL)
+                kill(victims)
                 self.kills[who] += 1
                 if who in WHO[:3] or process.poll() is not None:
                     self._await_end(process)

@@ -59,6 +59,7 @@ class Trial:
         self.deletes = self.deleting.choice([0.0, 0.0, 0.01])
         self.is_deleted = False  #: somebody has deleted all, and there is no new checkpoint yet
         self.sinks: dict[str, SinkContents] = {}
+        self.forgotten: dict[str, int] = {}  #: of each source: before which position nothing can be had again
         self.complete = -1  #: the last checkpoint that was called complete
         self.counts: Counter[str] = Counter()
         self.more = 0
@@ -116,6 +117,11 @@ class Trial:
         after = world.checkpointer.after  # type: ignore[union-attr]
         assert after >= self.complete, f"checkpoint {self.complete} was complete, and the run goes on from {after}"
         self.complete = after
+        for source in world.sources:
+            name, begins = source.task.name, source.handed or 0
+            gone = self.forgotten.get(name, 0)
+            assert begins >= gone, f"source {name!r} was told to forget what is before {gone}; it begins at {begins}"
+        world.forgotten = self.forgotten
         world.before_move = self._before_move
         return world
 

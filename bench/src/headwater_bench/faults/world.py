@@ -10,6 +10,7 @@ from typing import Any
 from headwater.data.batch import END, Batch
 from headwater.engine.checkpoint import Checkpointer
 from headwater.engine.checkpoint.store import Store
+from headwater.engine.checkpointed_source import CheckpointedSource
 from headwater.errors import HeadwaterError, RunError
 from headwater.operators import build
 from headwater.operators.execution_graph import ExecutionGraph, Instance
@@ -18,28 +19,18 @@ from headwater.operators.task import Task
 from headwater_bench.faults.sinks import SinkContents, parts_of
 
 
-class SimulatedSource:
-    """A source at work, as `engine.source.SourceThread` is one: what a checkpointer asks of it, and one move at a time."""
+class SimulatedSource(CheckpointedSource):
+    """A source at work, as `engine.source.SourceThread` is one, which does one thing at a time."""
 
     def __init__(self, world: World, task: Task, records: Batch, position: int | None) -> None:
-        self.world, self.task, self._records = world, task, records
+        super().__init__(task, world.checkpointer)
+        self.world, self._records = world, records
         self.handed, self._at = position, position or 0
-        self.ended = False
-        self._asked = self._barred = self._to_commit = -1
-        self._last = False
-        self._positions: dict[int, int | None] = {}
 
-    def ask(self, number: int, *, final: bool) -> None:
-        """Ask for a barrier."""
-        self._asked, self._last = number, final
+    def _send_barrier(self, deliveries: list[Delivery]) -> None:
+        self.world.deliver(deliveries)
 
-    def commit_later(self, number: int) -> None:
-        """Have the reader learn that all up to a checkpoint is safe."""
-        self._to_commit = number
-
-    def commit(self, number: int) -> None:
-        """Let the reader know; it may forget what is before."""
-        position = self._positions.get(number, self.handed if self.ended else None)
+    def _commit_reader(self, position: int | None) -> None:
         self.world.forget(self.task.name, position or 0)
 
     @property
@@ -50,14 +41,9 @@ class SimulatedSource:
     def move(self) -> None:
         """Do one thing that is due: commit, send a barrier, hand records over, or say that there are no more."""
         if self._to_commit >= 0:
-            self.commit(self._to_commit)
-            self._to_commit = -1
+            self._heed_commit()
         elif self._asked > self._barred:
-            self._positions[self._asked] = self.handed
-            self.world.deliver(self.task.barrier(self._asked, last=self._last))
-            self._barred = self._asked
-            assert self.world.checkpointer is not None
-            self.world.checkpointer.saved_source(self.task.instance.index, self._asked, self.handed)
+            self._heed_barrier()
         elif not self.world.stopping.is_set():
             self._read()
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 import subprocess
 import sys
 import time
@@ -18,7 +16,7 @@ from headwater.deploy.coordinator.asking import NobodyError, ask
 from headwater.deploy.coordinator.state import StateFolder
 from headwater.deploy.local.cuts import Cuts, How
 from headwater.errors import RunError
-from headwater.processes import children, family
+from headwater.processes import children, family, kill
 from headwater_bench.processes import end
 
 SITES = ("edge-1", "edge-2", "cloud")
@@ -137,6 +135,16 @@ def net_of(sites: Sequence[str], spark: Sequence[str] = (), way_s: float = 0.01)
     return _NET.format(latency_s=latency_s) + "".join(zones)
 
 
+def agent_of(up: int, name: str) -> int | None:
+    """Return the agent of a site, a process that `headwater up` has started; None while there is none."""
+    for pid in children(up):
+        with suppress(OSError):
+            words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+            if b"--name" in words and words[words.index(b"--name") + 1] == name.encode():
+                return pid
+    return None
+
+
 class Farm:
     """The sites and the coordinator, in a folder; `close` ends all of them."""
 
@@ -226,9 +234,7 @@ class Farm:
 
     def kill_site(self, name: str) -> None:
         """Kill a site: its agent, the processes of its parts, and what those have started, such as Spark's Java."""
-        for pid in family(self._agent(name)):
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        kill(family(self._agent(name)))
 
     def why_uncut(self) -> str:
         """Say why no link can be cut; nothing where they can."""
@@ -247,15 +253,7 @@ class Farm:
         self.coordinator = self._started("deploy", "--within", "120s")
 
     def _agent(self, name: str) -> int:
-        def found() -> int | None:
-            for pid in children(self._up.pid):
-                with suppress(OSError):
-                    words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-                    if b"--name" in words and words[words.index(b"--name") + 1] == name.encode():
-                        return pid
-            return None
-
-        pid: int = self.wait(found, f"site '{name}'")
+        pid: int = self.wait(lambda: agent_of(self._up.pid, name), f"site '{name}'")
         return pid
 
     def finish(self, more_s: float) -> int:

@@ -20,7 +20,7 @@ from headwater.cep.automaton import (
 )
 from headwater.cep.diagnostics import error_at
 from headwater.cep.match import MatchPlan
-from headwater.cep.planning.selection import Selection, Selector
+from headwater.cep.planning.selection import Selection, Selector, refuse_groups
 from headwater.data.schema import Schema, Type
 from headwater.flow.expr import Column, Expr
 from headwater.flow.stream import Stream
@@ -44,12 +44,7 @@ class _Chaining:
         self._wanted: dict[str, tuple[s.Attribute, Type]] = {}
 
     def add(self, name: str, cap: int) -> Stream:
-        if self._query.group_by:
-            raise error_at(
-                self._text,
-                self._query.group_by[0].at,
-                "'group by' needs a window; let a second query read this one's result",
-            )
+        refuse_groups(self._text, self._query)
         selection = Selector(self._text, self._query, self._resolve).read(
             self._all_events() if not self._query.select else []
         )

@@ -8,7 +8,7 @@ from headwater.cep import syntax as s
 from headwater.cep.automaton import column_type, owner
 from headwater.cep.diagnostics import error_at
 from headwater.cep.expressions import Translator, conjuncts, renamed
-from headwater.cep.planning.selection import Selector
+from headwater.cep.planning.selection import Selector, refuse_groups
 from headwater.cep.planning.window import extent
 from headwater.data.schema import NUMERIC, Schema, Type
 from headwater.flow.expr import Call, Column, Expr
@@ -36,12 +36,7 @@ class _JoinBuilder:
             raise error_at(
                 self._text, self._join.right.at, f"both sides are called {self._names[0]!r}; name them with 'as'"
             )
-        if self._query.group_by:
-            raise error_at(
-                self._text,
-                self._query.group_by[0].at,
-                "'group by' needs a window; let a second query read this one's result",
-            )
+        refuse_groups(self._text, self._query)
         streams = [
             self._planner.filtered(f"{self._name} {which}", side)
             for which, side in zip(("left", "right"), self._sides, strict=True)

@@ -16,6 +16,14 @@ from headwater.flow.expr import Column, Expr
 from headwater.operators.projection import Projection
 
 
+def refuse_groups(text: str, query: s.Query) -> None:
+    """Refuse `group by` where a query has no window."""
+    if query.group_by:
+        raise error_at(
+            text, query.group_by[0].at, "'group by' needs a window; let a second query read this one's result"
+        )
+
+
 @dataclass
 class Selection:
     """What `select` was found to say: result columns, and aggregates by the hidden column they are put into."""
