@@ -12,7 +12,7 @@ from headwater import __version__
 from headwater.cli import add_commands, app
 from headwater.cli.deploy import check_listen
 from headwater.deploy.certificates import Identity, issued
-from headwater.deploy.control.messages import PROTOCOL, Hello, Ping, Refuse, Welcome
+from headwater.deploy.control.messages import PROTOCOL, Answer, Ask, Hello, Ping, Refuse, Welcome
 from headwater.deploy.control.wire import Wire
 from headwater.deploy.coordinator.server import Server
 from headwater.deploy.coordinator.state import CoordinatorState, Deployment, StateFolder
@@ -193,6 +193,25 @@ def test_a_site_that_is_revoked_is_hung_up_on_and_admitted_with_a_new_token_alon
     assert "its certificate is revoked" in before.why
     assert isinstance(new, Welcome)
     assert "its certificate is revoked" in old.why
+
+
+def test_who_asks_and_is_held_up_has_the_whole_of_a_long_answer(folder, monkeypatch):
+    said = Answer({"sites": "x" * 30_000_000})  # more than a connection takes before anybody reads
+
+    async def answer(server, question):
+        return said
+
+    async def answered():
+        async with served(folder) as dialled, asyncio.timeout(60):
+            wire = await dialled(Identity.of(folder.certificates, COORDINATOR).client())
+            wire.say(Ask("status"))
+            await asyncio.sleep(2.0)
+            heard = await wire.hear()
+            await wire.close()
+        return heard
+
+    monkeypatch.setattr(Server, "_answer", answer)
+    assert asyncio.run(answered()) == said
 
 
 async def _greeted(wire):

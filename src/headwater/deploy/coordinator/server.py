@@ -67,6 +67,7 @@ from headwater.flow.flow import Flow
 log = logging.getLogger("headwater.deploy")
 
 _GREET_S = 5.0
+_ANSWER_S = 10.0  #: for a long answer to be taken, as who has asked waits for it
 _LOOK_S = 0.5  #: between two looks of a policy
 _MOVE_S = 120.0  #: that a move may take from when state has gone ahead, before the flow goes on as it was
 
@@ -189,6 +190,7 @@ class Server:
                 first = await wire.hear(FIRST_BYTES)
             if isinstance(first, Ask) and wire.other == COORDINATOR:
                 wire.say(await self._answer(first))
+                await wire.close(_ANSWER_S)
             elif isinstance(first, Hello):
                 await self._site(wire, first)
         except asyncio.CancelledError:
