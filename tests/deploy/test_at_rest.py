@@ -1,6 +1,7 @@
 """What commands say of a flow at sites while no coordinator runs: how it is, and what could be done about it."""
 
 import asyncio
+import errno
 import json
 import shutil
 from contextlib import asynccontextmanager
@@ -16,7 +17,7 @@ from headwater.deploy.control.messages import PROTOCOL, Answer, Ask, Hello, Ping
 from headwater.deploy.control.wire import Wire
 from headwater.deploy.coordinator.server import Server
 from headwater.deploy.coordinator.state import CoordinatorState, Deployment, StateFolder
-from headwater.deploy.token import COORDINATOR, make_token, use_token
+from headwater.deploy.token import COORDINATOR, make_token, revoke, use_token
 from headwater.errors import RunError
 from headwater.io.lock import Lock
 from ports import free_port
@@ -193,6 +194,27 @@ def test_a_site_that_is_revoked_is_hung_up_on_and_admitted_with_a_new_token_alon
     assert "its certificate is revoked" in before.why
     assert isinstance(new, Welcome)
     assert "its certificate is revoked" in old.why
+
+
+def test_what_is_revoked_is_heeded_once_it_can_be_read(folder, monkeypatch, caplog):
+    make_token(folder.certificates, "barn")
+    server = Server(folder)
+    try:
+        revoke(folder.certificates, "barn")
+        with monkeypatch.context() as full:
+            full.setattr("pathlib.Path.read_bytes", _no_file_to_open)
+            server._heed_revoked()
+            server._heed_revoked()
+        assert caplog.text.count("Too many open files") == 1
+        assert server.coordinator.revoked == {}
+        server._heed_revoked()
+        assert server.coordinator.revoked == {"barn": ""}
+    finally:
+        server.release()
+
+
+def _no_file_to_open(path):
+    raise OSError(errno.EMFILE, "Too many open files")
 
 
 def test_who_asks_and_is_held_up_has_the_whole_of_a_long_answer(folder, monkeypatch):

@@ -81,7 +81,7 @@ class Server:
         self._lock = folder.lock()
         self._identity = folder.identity()
         self.coordinator = Coordinator(folder.read(), read_revoked(folder.certificates))
-        self._heeded = 0  #: the file of what is revoked that was looked at last
+        self._heeded = self._unread = 0  #: the file of what is revoked that was looked at last, and that could not be
         self._wires: dict[str, Wire] = {}
         self._talks: set[asyncio.Task[None]] = set()
         self._flow: Flow | None = None
@@ -235,12 +235,14 @@ class Server:
         found = changed_ns(revoked_file(self.folder.certificates))
         if found == self._heeded:
             return
-        self._heeded = found
         try:
             revoked = read_revoked(self.folder.certificates)
-        except RunError as error:
-            log.error("what was refused before is: %s", error)
+        except RunError as error:  # a stranger with many connections may leave no file to open: it is tried again
+            if found != self._unread:
+                self._unread = found
+                log.error("what was refused before is: %s", error)
             return
+        self._heeded = found
         for name, wire in self._wires.items():
             if refuses(revoked, name, wire.serial):
                 log.warning("site '%s' at %s is revoked: its connection is cut", name, wire.address)
