@@ -1,6 +1,7 @@
 """What commands say of a flow at sites while no coordinator runs: how it is, and what could be done about it."""
 
 import asyncio
+import errno
 import json
 import shutil
 from contextlib import asynccontextmanager
@@ -12,11 +13,11 @@ from headwater import __version__
 from headwater.cli import add_commands, app
 from headwater.cli.deploy import check_listen
 from headwater.deploy.certificates import Identity, issued
-from headwater.deploy.control.messages import PROTOCOL, Hello, Ping, Refuse, Welcome
+from headwater.deploy.control.messages import PROTOCOL, Answer, Ask, Hello, Ping, Refuse, Welcome
 from headwater.deploy.control.wire import Wire
 from headwater.deploy.coordinator.server import Server
 from headwater.deploy.coordinator.state import CoordinatorState, Deployment, StateFolder
-from headwater.deploy.token import COORDINATOR, make_token, use_token
+from headwater.deploy.token import COORDINATOR, make_token, revoke, use_token
 from headwater.errors import RunError
 from headwater.io.lock import Lock
 from ports import free_port
@@ -193,6 +194,46 @@ def test_a_site_that_is_revoked_is_hung_up_on_and_admitted_with_a_new_token_alon
     assert "its certificate is revoked" in before.why
     assert isinstance(new, Welcome)
     assert "its certificate is revoked" in old.why
+
+
+def test_what_is_revoked_is_heeded_once_it_can_be_read(folder, monkeypatch, caplog):
+    make_token(folder.certificates, "barn")
+    server = Server(folder)
+    try:
+        revoke(folder.certificates, "barn")
+        with monkeypatch.context() as full:
+            full.setattr("pathlib.Path.read_bytes", _no_file_to_open)
+            server._heed_revoked()
+            server._heed_revoked()
+        assert caplog.text.count("Too many open files") == 1
+        assert server.coordinator.revoked == {}
+        server._heed_revoked()
+        assert server.coordinator.revoked == {"barn": ""}
+    finally:
+        server.release()
+
+
+def _no_file_to_open(path):
+    raise OSError(errno.EMFILE, "Too many open files")
+
+
+def test_who_asks_and_is_held_up_has_the_whole_of_a_long_answer(folder, monkeypatch):
+    said = Answer({"sites": "x" * 30_000_000})  # more than a connection takes before anybody reads
+
+    async def answer(server, question):
+        return said
+
+    async def answered():
+        async with served(folder) as dialled, asyncio.timeout(60):
+            wire = await dialled(Identity.of(folder.certificates, COORDINATOR).client())
+            wire.say(Ask("status"))
+            await asyncio.sleep(2.0)
+            heard = await wire.hear()
+            await wire.close()
+        return heard
+
+    monkeypatch.setattr(Server, "_answer", answer)
+    assert asyncio.run(answered()) == said
 
 
 async def _greeted(wire):

@@ -597,6 +597,25 @@ def test_large_state_goes_ahead_while_the_old_parts_run_and_what_is_there_is_not
     assert {site: word.known for site, word in asked.items()} == {"barn": [], "cloud": ["k"], "office": []}
 
 
+def test_state_does_not_go_ahead_anew_when_a_site_leaves_that_the_move_is_nothing_to():
+    machine = at_three_sites()
+    machine.handle(Joined("shed", hello("shed")))
+    sites = {"levels": "barn", "means": "barn", "archive": "office"}
+    machine.handle(Begin(Move(id="tanks-2", sites=sites, joined=[], listens=[], go_on=["office"])))
+    running, warm = PartState("tanks-1", "running", port=4000), PartState("tanks-2", "warm", port=4001)
+    began = machine.handle(Heard("barn", report(running, prepared=[warm])))
+    assert said(began, Send).keys() == {"barn", "cloud"}
+    piece = Piece("tanks-2", "means", "k", 1, 0, 0, b"s")
+    machine.handle(Heard("cloud", piece))
+    for name in ("shed", "office"):
+        assert said(machine.handle(Left(name)), Send) == {}
+        machine.handle(Joined(name, hello(name)))
+        assert said(machine.handle(Heard(name, report(running))), Send) == {}
+    machine.handle(Left("barn"))
+    machine.handle(Joined("barn", hello("barn")))
+    assert said(machine.handle(Heard("barn", report(running, prepared=[warm]))), Send).keys() == {"barn", "cloud"}
+
+
 def said(commands, kind):
     """Return the words of a kind, by the sites that they are for."""
     return {each.site: each.message for each in commands if isinstance(each, Say) and isinstance(each.message, kind)}

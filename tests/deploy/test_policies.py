@@ -289,6 +289,12 @@ def test_what_was_to_be_held_at_a_site_and_did_not_come_there_is_not_held():
     assert state.moved_s == [5.0]  # it rests after it
     state.hold_only(at("edge1"))
     assert state.held == {"sound": "edge1"}
+    state.hold({"sound": "cloud", "means": "cloud"}, 9.0)
+    state.hold_only(at("edge1"))  # that came to nothing too: it stays where somebody has moved it
+    assert state.held == {"sound": "edge1"}
+    state.let_go(["sound"])
+    state.hold_only(at("edge1"))
+    assert state.held == {}
 
 
 @pytest.mark.parametrize("contract", [None, CONTRACT])

@@ -27,6 +27,17 @@ def test_a_rate_is_of_the_last_seconds_and_a_part_that_starts_again_counts_anew(
     assert traffic.of(["means"]) == []
 
 
+def test_a_site_whose_clock_was_set_back_is_told_of_anew():
+    traffic = Traffic(60.0)
+    for second in range(100):
+        traffic.note("tanks-1", 1e9 + second, {"levels": 20 * second})
+    for second in range(100):
+        traffic.note("tanks-1", 5e8 + second, {"levels": 2000 + 20 * second})
+        assert traffic.hz("levels") == pytest.approx(20.0 if second else 0.0)
+        assert 0 <= traffic.told_s <= second
+    assert len(traffic._seen) < 65
+
+
 def farm():
     posts = [
         {"name": name, "x": x, "y": 0.0, "devices": [{"class": "pi-3"}]} for name, x in (("barn", 0.0), ("shed", 3.0))

@@ -1,15 +1,18 @@
 """The uplink of a site: what may go at which hours, how fast, and which stream goes first."""
 
+import time
+
 import pytest
 
 from headwater import Flow, engine, io
 from headwater.data.schema import Schema
 from headwater.deploy import Identity, Inlet, Links, Outlet
 from headwater.deploy.bridge.uplink import Meter, Uplink
-from headwater.deploy.bridge_ends import BridgeEnds
+from headwater.deploy.bridge_ends import BridgeEnds, note_revoked, read_revoked
 from headwater.deploy.cut import Crossing
 from headwater.deploy.part import Part
 from headwater.errors import FlowError, RunError
+from waiting import wait_until
 
 
 @pytest.mark.parametrize(
@@ -58,6 +61,31 @@ def test_a_stream_that_is_to_go_first_and_does_not_leave_the_part_is_told_when_i
     try:
         assert [record.getMessage().removeprefix("--uplink ") for record in caplog.records] == told
     finally:
+        assert ends._links is not None
+        ends._links.close()
+
+
+def test_a_note_of_what_is_revoked_that_cannot_be_read_admits_nobody_again(certificates, tmp_path, caplog):
+    note = tmp_path / "revoked.json"
+    part = Part(id="tanks-1", site="barn", flow="tanks.py", sites={}, listens=[], files={})
+    ends = BridgeEnds(part, tmp_path, Identity.of(certificates, "barn"), None)
+    outlet = ends.outlet([Crossing("tanks", "means", "out", Schema.of({"n": int}), "barn", "cloud")])
+    note_revoked(tmp_path, {"shed": ""})
+    writer = outlet.open(Schema.of({"n": int}))
+    try:
+        links = ends._links
+        assert links is not None
+        note.unlink()
+        note.mkdir()  # which no process can read as a file, as none can that has no file to open
+        time.sleep(0.2)
+        assert links._revoked == {"shed": ""}
+        with pytest.raises(RunError, match="which sites are revoked"):
+            read_revoked(tmp_path)
+        note.rmdir()
+        note_revoked(tmp_path, {"shed": "2A"})
+        wait_until(lambda: links._revoked == {"shed": "2A"}, "what is noted now")
+    finally:
+        writer.close()
         assert ends._links is not None
         ends._links.close()
 

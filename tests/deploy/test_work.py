@@ -111,6 +111,7 @@ def test_the_parts_of_a_site_have_its_settings_of_spark(tmp_path):
     folder.add("tanks", "1 s")
     kept = read_settings(settings_beside(SiteFolder(tmp_path / "cloud").file("tanks")))
     assert (kept.on, kept.master, kept.conf) == ("spark", "spark://head:7077", given)
+    assert (folder.path / "site.json").stat().st_mode & 0o777 == 0o600  # a setting may be a password
     folder.settle("cloud", None, "", "local[2]")
     folder.add("tanks", "1 s")
     assert read_settings(settings_beside(folder.file("tanks"))).conf == {}

@@ -7,6 +7,7 @@ import os
 import runpy
 import subprocess
 import sys
+from pathlib import Path
 from shutil import rmtree
 from zipfile import ZipFile
 
@@ -182,6 +183,24 @@ def test_what_cannot_be_is_refused_before_anything_is_written(tmp_path, typed, w
     assert not (tmp_path / "evens.submit").exists()
 
 
+def test_a_flow_whose_file_is_called_main_is_found(tmp_path, typed):
+    (tmp_path / "main.py").write_text(FLOW.replace("{out!r}", repr(str(tmp_path / "out.jsonl"))))
+    code, out, err = typed("spark", "submit", "main.py", "--master", "local[2]", "--dry-run", "--json")
+    assert code == 0, err
+    told = json.loads(out)
+    (tmp_path / "main.py").unlink()
+    # as spark-submit does it; `show` in place of `run --on spark` needs no Java to find the flow
+    main = Path(told["main"])
+    text = main.read_text().replace("main()\n", "sys.argv[1:] = ['show', sys.argv[2], '--json']\nmain()\n")
+    main.write_text(text)
+    done = subprocess.run(
+        [sys.executable, str(main)], cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join([told["modules"], *sys.path])},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert '"even"' in done.stdout
+
+
 def test_pods_fetch_what_is_handed_over_from_where_a_setting_says(tmp_path, typed):
     (tmp_path / "few.py").write_text(FLOW.replace("{out!r}", "'out.jsonl'"))
     words = (
@@ -197,7 +216,7 @@ def test_pods_fetch_what_is_handed_over_from_where_a_setting_says(tmp_path, type
         "spark", "submit", "few.py", "--dry-run", "--json", "--master", "k8s://https://head:6443", *words
     )
     assert code == 0, err
-    main = (tmp_path / "evens.submit" / "main.py").read_text()
+    main = (tmp_path / "evens.submit" / "submit-flow.py").read_text()
     assert (
         '"--checkpoint", "s3a://lake/kept", "--backfill", "numbers=levels", "--until", "2026-11-16T08:00:00Z"' in main
     )

@@ -22,7 +22,7 @@ def shipped(flow: str, attribute: str) -> tuple[str, dict[str, bytes]]:
         files[f"{module}.py"] = files.pop(path.name)
         return f"{module}:{attribute}", files
     file = getattr(sys.modules.get(head), "__file__", None)
-    if file is None or Path(file).resolve().is_relative_to(sysconfig.get_path("purelib")):
+    if file is None or Path(file).resolve().is_relative_to(Path(sysconfig.get_path("purelib")).resolve()):
         return flow, {}
     own = Path(file).resolve()
     root = own.parents[head.count(".") + (own.name == "__init__.py")]

@@ -161,8 +161,9 @@ class BridgeEnds:
                 told_s = time.monotonic()
                 self._note_outgoing()
             if (noted := changed_ns(self._folder / _REVOKED)) != heeded and self._links is not None:
-                heeded = noted
-                self._links.refuse(read_revoked(self._folder))
+                with suppress(RunError):  # what was refused before is, and it is tried again
+                    self._links.refuse(read_revoked(self._folder))
+                    heeded = noted
             found = tuple(changed_ns(self._folder / name) for name in (_ROUTES, _ADDRESSES))
             if found != seen and self._links is not None:
                 seen, routes = found, read_routes(self._folder)
@@ -253,11 +254,16 @@ def note_ended(folder: Path, sites: list[str]) -> None:
 
 
 def read_revoked(folder: Path) -> dict[str, str]:
-    """Return whose certificates are refused, as the agent last noted it, by the names that TLS compares."""
+    """Return whose certificates are refused, as the agent last noted it, by the names that TLS compares.
+
+    RunError where that cannot be read: to admit all of them would be worse than to wait.
+    """
     try:
         found = msgspec.json.decode((folder / _REVOKED).read_bytes(), type=dict[str, str])
-    except (OSError, msgspec.DecodeError):
+    except FileNotFoundError:
         return {}
+    except (OSError, msgspec.DecodeError) as error:
+        raise RunError(f"which sites are revoked, in {folder / _REVOKED}, cannot be read: {error}") from None
     return {tls_name(site): serial for site, serial in found.items()}
 
 

@@ -172,7 +172,9 @@ class by_value:  # noqa: N801  reads like a function
             cloudpickle.unregister_pickle_by_value(module)
 
 
-_INSTALLED = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
+_INSTALLED = tuple(
+    {str(Path(sysconfig.get_path(name)).resolve()) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
+)  #: where links lead, as files are looked at below: the folder of an environment may be one
 _OURS = str(Path(__file__).resolve().parent.parent)
 
 

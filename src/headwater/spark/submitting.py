@@ -28,6 +28,9 @@ from headwater.cli import main
 sys.argv = ["headwater", *json.loads({words!r})]
 main()
 '''
+_PROGRAM = (
+    "submit-flow.py"  #: what no module can be called: its folder is where Python looks for those of the flow first
+)
 _UPLOADS = "spark.kubernetes.file.upload.path"
 
 
@@ -62,7 +65,7 @@ def packed(
     folder = folder.absolute()  # the command may be kept, and run from elsewhere
     folder.mkdir(parents=True, exist_ok=True)
     modules = _zipped(files, folder)
-    main = folder / "main.py"
+    main = folder / _PROGRAM
     main.write_text(_MAIN.format(name=name, words=json.dumps(list(words))))
     command = [_spark_submit(), "--master", master, "--deploy-mode", deploy_mode, "--name", name]
     if modules is not None:

@@ -89,10 +89,10 @@ class Wire:
             found += piece
         return found
 
-    async def close(self) -> None:
+    async def close(self, within_s: float = 1.0) -> None:
         """Hang up once all is said; not for ever."""
         with suppress(OSError, ssl.SSLError, TimeoutError):
-            async with asyncio.timeout(1.0):
+            async with asyncio.timeout(within_s):
                 if self._saying is not None:
                     await self._saying
                 self._writer.close()

@@ -104,9 +104,10 @@ class Coordinator:
             case Left(name):
                 if name in self.sites:
                     self.sites[name].here = False
-                for sender in self._ahead.senders & self.sites.keys():
-                    self.sites[sender].asked = ""
-                self._ahead = Ahead()  # what it had, or was to have, is asked for again
+                if self._is_moved(name):
+                    for sender in self._ahead.senders & self.sites.keys():
+                        self.sites[sender].asked = ""
+                    self._ahead = Ahead()  # what it had, or was to have, is asked for again
             case Heard(name, Piece() | Sent() | Have() | Took() as message):
                 if self._moves(message.move) and (move := self._flow.moving) is not None:
                     commands += self._ahead.hear(name, message, self._flow, move)
@@ -420,6 +421,14 @@ class Coordinator:
     def _moves(self, id: str) -> bool:
         deployed = self.kept.deployed
         return deployed is not None and deployed.moving is not None and deployed.moving.id == id
+
+    def _is_moved(self, name: str) -> bool:
+        """Say whether a site has a part that a move stops or begins: state goes from and to no other."""
+        deployed = self.kept.deployed
+        if deployed is None or deployed.moving is None:
+            return False
+        move = deployed.moving
+        return name in {*_changing(deployed, move), *_changing(deployed.then, move)}
 
     def _is_here(self, name: str) -> bool:
         return name in self.sites and self.sites[name].here

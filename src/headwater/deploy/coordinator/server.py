@@ -67,6 +67,7 @@ from headwater.flow.flow import Flow
 log = logging.getLogger("headwater.deploy")
 
 _GREET_S = 5.0
+_ANSWER_S = 10.0  #: for a long answer to be taken, as who has asked waits for it
 _LOOK_S = 0.5  #: between two looks of a policy
 _MOVE_S = 120.0  #: that a move may take from when state has gone ahead, before the flow goes on as it was
 
@@ -80,7 +81,7 @@ class Server:
         self._lock = folder.lock()
         self._identity = folder.identity()
         self.coordinator = Coordinator(folder.read(), read_revoked(folder.certificates))
-        self._heeded = 0  #: the file of what is revoked that was looked at last
+        self._heeded = self._unread = 0  #: the file of what is revoked that was looked at last, and that could not be
         self._wires: dict[str, Wire] = {}
         self._talks: set[asyncio.Task[None]] = set()
         self._flow: Flow | None = None
@@ -189,6 +190,7 @@ class Server:
                 first = await wire.hear(FIRST_BYTES)
             if isinstance(first, Ask) and wire.other == COORDINATOR:
                 wire.say(await self._answer(first))
+                await wire.close(_ANSWER_S)
             elif isinstance(first, Hello):
                 await self._site(wire, first)
         except asyncio.CancelledError:
@@ -233,12 +235,14 @@ class Server:
         found = changed_ns(revoked_file(self.folder.certificates))
         if found == self._heeded:
             return
-        self._heeded = found
         try:
             revoked = read_revoked(self.folder.certificates)
-        except RunError as error:
-            log.error("what was refused before is: %s", error)
+        except RunError as error:  # a stranger with many connections may leave no file to open: it is tried again
+            if found != self._unread:
+                self._unread = found
+                log.error("what was refused before is: %s", error)
             return
+        self._heeded = found
         for name, wire in self._wires.items():
             if refuses(revoked, name, wire.serial):
                 log.warning("site '%s' at %s is revoked: its connection is cut", name, wire.address)

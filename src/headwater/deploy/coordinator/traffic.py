@@ -20,9 +20,9 @@ class Traffic:
         self._seen: deque[tuple[float, Mapping[str, int]]] = deque()
 
     def note(self, id: str, at_s: float, taken: Mapping[str, int]) -> None:
-        """Take note of a report; a part that was started again counts anew."""
-        last = self._seen[-1][1] if self._seen else {}
-        if id != self._id or any(taken.get(sink, 0) < count for sink, count in last.items()):
+        """Take note of a report; a part that was started again counts anew, and a site whose clock was set back."""
+        last_s, last = self._seen[-1] if self._seen else (at_s, {})
+        if id != self._id or last_s > at_s or any(taken.get(sink, 0) < count for sink, count in last.items()):
             self._seen.clear()
         self._id = id
         self._seen.append((at_s, taken))

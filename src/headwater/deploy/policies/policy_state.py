@@ -65,6 +65,7 @@ class PolicyState(msgspec.Struct, kw_only=True):
     rates_hz: dict[str, float] = {}  #: of sources, as measured; those that are not here bring what was said
     drained: list[str] = []
     held: dict[str, str] = {}  #: step → the site to which somebody moved it by hand: it stays there until it is let go
+    held_before: dict[str, str] = {}  #: the same before the last move by hand, which may come to nothing
     barred: dict[str, Bar] = {}
     decisions: list[Decision] = []
     moved_s: list[float] = []  #: when moves were over, of late; of the last one, until then, when it was begun
@@ -87,16 +88,18 @@ class PolicyState(msgspec.Struct, kw_only=True):
 
     def hold(self, steps: Mapping[str, str], now_s: float) -> None:
         """Have steps stay where somebody moves them, and rest after it as after a move of its own."""
-        self.held = {**self.held, **steps}
+        self.held, self.held_before = {**self.held, **steps}, self.held
         self.moved_s = [*self.moved_s[1 - _KEPT :], now_s]
 
     def let_go(self, steps: Collection[str]) -> None:
         """Have steps moved again that somebody has moved by hand."""
         self.held = {step: at for step, at in self.held.items() if step not in steps}
+        self.held_before = {step: at for step, at in self.held_before.items() if step not in steps}
 
     def hold_only(self, sites: Mapping[str, str]) -> None:
-        """Let go what is not where it was to be held: its move came to nothing."""
-        self.let_go([step for step, at in self.held.items() if sites.get(step) != at])
+        """Let go what is not where it was to be held: its move came to nothing, and it is held as before, if it was."""
+        both = {step: [at, self.held_before.get(step, at)] for step, at in self.held.items()}
+        self.held = {step: sites[step] for step, places in both.items() if sites.get(step) in places}
 
     def rest_from(self, now_s: float) -> None:
         """Take note that the last move is over: from now on what it has held up is made up for."""

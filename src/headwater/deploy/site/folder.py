@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -65,7 +66,7 @@ class SiteFolder:
                 raise RunError(
                     f"the state folder {self.path} is of site '{self.name}', and this one is called '{name}'"
                 )
-            (self.path / _SITE).write_bytes(msgspec.json.encode(_Site(name, listen, uplink, master, dict(conf or {}))))
+            _put_secret(self.path / _SITE, msgspec.json.encode(_Site(name, listen, uplink, master, dict(conf or {}))))
         except OSError as error:
             raise RunError(f"cannot write the state folder {self.path}: {error.strerror}") from None
         self._read = None
@@ -199,4 +200,13 @@ def _put(file: Path, settings: str) -> None:
     settings_beside(file).write_text(settings)
     new = file.with_suffix(".new")
     new.write_text(_PROGRAM)
+    new.replace(file)
+
+
+def _put_secret(file: Path, content: bytes) -> None:
+    """Write a file for its owner alone to read: settings of Spark may have passwords among them."""
+    new = file.with_suffix(".new")
+    new.unlink(missing_ok=True)
+    with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as to:
+        to.write(content)
     new.replace(file)
