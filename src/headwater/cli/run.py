@@ -472,7 +472,9 @@ def _waited(
     with progress(f"running {running.flow.name}") as say:
         while report is None:
             report = running.wait(0.2)
+            if report is not None:
+                break
             look()
-            if status_line is not None and report is None and err.is_terminal:
+            if status_line is not None and err.is_terminal:
                 say(status_line())
     return report
