@@ -74,6 +74,14 @@ def test_cores_are_those_that_groups_leave(tmp_path, mount, group, quotas, cores
     assert whole_cores(proc) == whole
 
 
+@pytest.mark.parametrize("beside", [b"/media/caf\xe9", b"/media/next\x0cline"], ids=["no text", "a form feed"])
+def test_names_of_other_mounts_and_of_what_is_mounted_may_be_anything(tmp_path, beside):
+    proc = machine(tmp_path, "9 8 0:1 / {} rw - cgroup2  rw", "0::/a", {"a": "50000 100000"})
+    mounted = (proc / "self" / "mountinfo").read_bytes()
+    (proc / "self" / "mountinfo").write_bytes(b"7 8 0:2 / " + beside + b" rw - vfat /dev/sdb1 rw\n" + mounted)
+    assert usable_cores(proc=proc) == 0.5
+
+
 def test_no_more_than_there_are_processors_to_run_on(tmp_path, monkeypatch):
     proc = machine(tmp_path, V2, "0::/", {"": "400000 100000"})
     assert usable_cores(proc=proc) == 4.0

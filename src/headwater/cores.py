@@ -42,21 +42,27 @@ class Mount(NamedTuple):
 def mounts(proc: Path, kind: str) -> list[Mount]:
     """Return the file systems of a kind, `cgroup` or `cgroup2`."""
     found = []
-    for line in (proc / "self" / "mountinfo").read_text().splitlines():
+    for line in _lines(proc / "self" / "mountinfo"):
         before, _, after = line.partition(" - ")
-        if after.split()[0] == kind:
-            root, point = before.split()[3:5]
-            found.append(Mount(Path(point), after.split()[2].split(","), PurePosixPath(root)))
+        fields = after.split(" ")  # the kind, what is mounted, which may be called nothing, and options
+        if fields[0] == kind:
+            root, point = before.split(" ")[3:5]
+            found.append(Mount(Path(point), fields[2].split(","), PurePosixPath(root)))
     return found
 
 
 def own_group(proc: Path, version: int) -> str:
     """Return the group of the processor that this process is in."""
-    for line in (proc / "self" / "cgroup").read_text().splitlines():
+    for line in _lines(proc / "self" / "cgroup"):
         _, controllers, path = line.split(":", 2)
         if (version == 2 and not controllers) or (version == 1 and "cpu" in controllers.split(",")):
             return path.lstrip("/")
     return ""
+
+
+def _lines(path: Path) -> list[str]:
+    """Return the lines of a file in which names of folders are as they are on disk, in whatever encoding."""
+    return [line for line in os.fsdecode(path.read_bytes()).split("\n") if line]
 
 
 def _own_bound(proc: Path) -> float:

@@ -1,12 +1,15 @@
 """A flow without a promise, beside promises that come and go."""
 
+import errno
 import os
 import signal
+import socket
 import subprocess
 import sys
 
 import pytest
 
+from headwater.cli.promise import GivingWay
 from headwater.flow.contract import Contract
 from headwater.processes import family
 from headwater.rate.client import Client
@@ -68,3 +71,44 @@ def test_a_flow_gives_way_while_there_are_promises_and_no_longer(home, tmp_path,
     assert "promises are kept on this machine: this flow, which has no promise, runs at idle priority" in said
     if os.geteuid() == 0:
         assert "this flow runs at its usual priority again" in said
+
+
+def test_a_look_that_the_system_does_not_let_be_had_ends_no_flow(tmp_path, monkeypatch):
+    def fails():
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr("headwater.rate.home.folder", fails)
+    way = GivingWay(every_s=0.0)
+    way.begin()
+    way.look()
+    (tmp_path / "file").touch()
+    monkeypatch.setattr("headwater.rate.home.folder", lambda: tmp_path / "file")  # below which nothing can be
+    way.look()
+    assert os.sched_getscheduler(0) == os.SCHED_OTHER
+
+
+CLOSED = """
+import os, sys
+from pathlib import Path
+from headwater.cli.promise import GivingWay
+from headwater.rate import home
+os.setgroups([])
+os.setgid(65534)
+os.setuid(65534)
+home.MACHINE = Path(sys.argv[1])
+GivingWay().begin()
+print("runs on")
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be somebody else")
+def test_a_promise_that_root_has_alone_ends_no_flow_of_others(tmp_path):
+    with socket.socket(socket.AF_UNIX) as roots:
+        (tmp_path / "run").mkdir(mode=0o700)
+        roots.bind(str(tmp_path / "run" / "supervisor.sock"))
+        roots.listen()
+        environment = {name: value for name, value in os.environ.items() if name != "HEADWATER_RUNTIME"}
+        environment["XDG_RUNTIME_DIR"] = str(tmp_path)
+        command = [sys.executable, "-c", CLOSED, str(tmp_path / "run")]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.stdout == "runs on\n", done.stderr

@@ -232,6 +232,27 @@ def test_a_kernel_of_a_script_is_compiled_by_the_script_itself(loops):
     assert called(loops, LOOPS + "print(doubled(np.arange(3)).tolist())") == "[0, 2, 4]"
 
 
+def test_a_kernel_that_cannot_be_compiled_is_asked_for_once_by_who_does_not_wait_and_told(monkeypatch, caplog):
+    def fail(request):
+        raise ImportError("Numba needs another NumPy")
+
+    asked, made = [], service._Request
+    monkeypatch.setattr(service._Request, "is_there", lambda request: True)
+    monkeypatch.setattr(service._Request, "answer", fail)
+    monkeypatch.setattr(service, "from_cache", lambda kernel, signature: None)
+    monkeypatch.setattr(service, "_Request", lambda kernel, signature: asked.append(kernel) or made(kernel, signature))
+    monkeypatch.setattr(service, "_requests", {})
+    kernels = [Kernel(sum_of_squares), Kernel(sum_of_squares)]
+    for _ in range(3):
+        with answering_at_once():
+            assert [kernel(np.arange(4)) for kernel in kernels] == [14, 14]
+        service.wait_until_compiled()
+    assert (asked, service.waiting()) == (kernels, 0)
+    assert caplog.text.count("cannot be compiled") == 1
+    with pytest.raises(ImportError, match="another NumPy"):
+        kernels[0](np.arange(4))
+
+
 def test_a_kernel_that_is_not_compiled_yet_answers_all_the_same(monkeypatch):
     asked = []
     monkeypatch.setattr(service, "from_cache", lambda kernel, signature: None)

@@ -1,6 +1,7 @@
 """The supervisor, for real: it holds cores for processes that live, outlives none of its promises, and is found again."""
 
 import asyncio
+import contextlib
 import grp
 import json
 import os
@@ -10,6 +11,7 @@ import socket
 import stat
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -277,6 +279,25 @@ def test_a_supervisor_that_was_started_for_a_promise_is_its_owners_alone_and_wha
         assert line.recv(100) == b""
     assert [lane.flow for lane in board(home).lanes] == ["etl"]  # the others are still answered
     client.close()
+
+
+def test_a_machine_s_supervisor_that_takes_up_no_call_is_not_waited_for(tmp_path, monkeypatch):
+    monkeypatch.setattr(home_of, "MACHINE", tmp_path)
+    monkeypatch.delenv("HEADWATER_RUNTIME", raising=False)
+    calls = []
+    with socket.socket(socket.AF_UNIX) as stopped, contextlib.ExitStack() as last:
+        stopped.bind(str(tmp_path / "supervisor.sock"))
+        stopped.listen(1)
+        while not calls or calls[-1].connect_ex(str(tmp_path / "supervisor.sock")) == 0:
+            calls.append(last.enter_context(socket.socket(socket.AF_UNIX)))
+            calls[-1].setblocking(False)
+        found = []
+        looks = threading.Thread(target=lambda: found.append(home_of.folder()), daemon=True)
+        looks.start()
+        looks.join(120)
+        assert found == [tmp_path]
+        with pytest.raises(RateError, match="it is stopped, or hangs"):
+            board(tmp_path)
 
 
 def test_one_that_is_stopped_is_told_as_that_and_waited_for_by_nobody(home, monkeypatch):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from math import inf
@@ -15,6 +16,8 @@ from headwater.flow.contract import Above, Contract, rate_hz
 from headwater.flow.duration import microseconds_of
 from headwater.flow.flow import Flow
 from headwater.flow.profile import Profile
+
+log = logging.getLogger(__name__)
 
 #: what makes a lane, and is not for a user to choose
 _LANES_OWN = ("workers", "take", "linger", "lanes")
@@ -119,7 +122,11 @@ class GivingWay:
         if time.monotonic() < self._next_s:
             return
         self._next_s = time.monotonic() + self._every_s
-        promised = self._promised()
+        try:
+            promised = self._promised()
+        except OSError as error:  # such as no file descriptor left: no reason to end a flow
+            log.debug("nobody can say whether promises are kept here: %s", error)
+            return
         if not (promised or self._is_idle):
             return  # the usual case, for which nothing more is imported
         from headwater.processes import family
@@ -139,7 +146,7 @@ class GivingWay:
         """Say that promises are kept here, or why they may be; nothing where there are none."""
         from headwater.rate.home import SOCKET, folder
 
-        if not (folder() / SOCKET).exists():
+        if not os.path.exists(folder() / SOCKET):  # not there, or not for this user to see
             return ""
         from headwater.rate import board
 

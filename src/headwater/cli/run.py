@@ -283,7 +283,9 @@ def run(
         of_spark |= {} if buckets is None else {"buckets": buckets}
         if backfill:
             tables = dict(source_of(chosen, table, "--backfill NAME=TABLE") for table in backfill)
-            history = _history(chosen, tables, show, until=until, order_by=order_by, **of_spark)
+            if contract is None:
+                way.begin()
+            history = _history(chosen, tables, show, way, until=until, order_by=order_by, **of_spark)
             if history_only or not history.extra["backfill"]["done"]:
                 _show(history, as_json=as_json, to=to)
                 return
@@ -364,7 +366,7 @@ def _leave_spark() -> None:
     cancel()
 
 
-def _history(chosen: Flow, tables: dict[str, str], show: bool, **options: Any) -> Report:
+def _history(chosen: Flow, tables: dict[str, str], show: bool, way: GivingWay, **options: Any) -> Report:
     """Read history to its end, or until it is stopped; return what came of it."""
     from headwater import spark
 
@@ -372,7 +374,7 @@ def _history(chosen: Flow, tables: dict[str, str], show: bool, **options: Any) -
         running = spark.start_backfill(chosen, tables, **options)
     with stopped_by_signals() as started:
         started(running)
-        return live(running) if show else _waited(running, running.status_line)
+        return live(running, way.look) if show else _waited(running, running.status_line, way.look)
 
 
 def _refuse_of_promise(promised: bool, **of_it: Any) -> None:
@@ -472,7 +474,9 @@ def _waited(
     with progress(f"running {running.flow.name}") as say:
         while report is None:
             report = running.wait(0.2)
+            if report is not None:
+                break
             look()
-            if status_line is not None and report is None and err.is_terminal:
+            if status_line is not None and err.is_terminal:
                 say(status_line())
     return report

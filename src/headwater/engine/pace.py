@@ -70,5 +70,6 @@ class Pace:
         return True
 
     def stopped_s(self, now_s: float) -> float:
-        """Return for how long the clock of the source was stopped so far."""
-        return self._stopped_s + (0.0 if self._since_s is None else now_s - self._since_s)
+        """Return for how long the clock of the source was stopped so far; any thread may ask."""
+        since_s = self._since_s  # which the thread of the source may change meanwhile
+        return self._stopped_s + (0.0 if since_s is None else now_s - since_s)

@@ -497,9 +497,9 @@ class EngineRun(ABC):
 
     def _extra(self) -> dict[str, Any]:
         """Return what writers tell of records that they have taken, by step, and what checkpoints were made."""
-        writers = {(task.name, task.operator.account) for task in self.tasks if task.operator is not None}
+        writers = [(task.name, task.operator.account) for task in self.tasks if task.operator is not None]
         accounts: dict[str, dict[str, Any]] = {}
-        for name, account in writers:  # a set: a sink may have given all its instances one writer
+        for name, account in dict.fromkeys(writers):  # once each: a sink may have given all its instances one writer
             if account is not None:
                 accounts[name] = added_accounts(accounts.get(name, {}), account())
         told: dict[str, Any] = {"sinks": accounts} if accounts else {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+from errno import EAGAIN
 from pathlib import Path
 
 SOCKET, LOCK, BOOK, LOG = "supervisor.sock", "supervisor.lock", "ledger.json", "supervisor.log"
@@ -32,8 +33,7 @@ def own_folder() -> Path:
 
 
 def _answers(path: Path) -> bool:
-    """Say whether somebody listens at a socket."""
-    if not path.exists():
-        return False
+    """Say whether somebody listens at a socket that this user may call, also one who takes up no call at present."""
     with socket.socket(socket.AF_UNIX) as line:
-        return line.connect_ex(str(path)) == 0
+        line.setblocking(False)  # where a hundred calls wait, as at a process that is stopped, one more would for ever
+        return line.connect_ex(str(path)) in (0, EAGAIN)

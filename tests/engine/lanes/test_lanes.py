@@ -375,6 +375,28 @@ def test_what_the_writers_of_one_sink_tell_is_added_up(options):
     assert engine.run(flow, **options).extra["sinks"] == {"w": {"taken": 3000, "writers": {"open": 2}}}
 
 
+def test_sinks_are_told_of_in_their_order():
+    class Tells(io.Discard):
+        def open(self, schema):
+            return Told()
+
+    class Told:
+        def write(self, batch):
+            pass
+
+        def close(self):
+            pass
+
+        def account(self):
+            return {"taken": 0}
+
+    flow, sinks = Flow("order"), [f"sink {n}" for n in range(9)]
+    read = flow.read("r", readings())
+    for name in sinks:
+        read.write(name, Tells())
+    assert list(engine.run(flow).extra["sinks"]) == sinks
+
+
 def test_a_sink_that_every_lane_has_also_takes_what_is_made_in_one(tmp_path):
     class Passes(Operator):
         stateless = False

@@ -68,6 +68,10 @@ class Link:
             writer.transport.abort()
             return
         both = {writer, back}
+        if self._server is None:  # cut meanwhile
+            for each in both:
+                each.transport.abort()
+            return
         self._writers |= both
         await self.join((reader, writer), (there, back))
         self._writers -= both

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 from headwater.data.jit import cache, link
 from headwater.data.jit.runtime import UnlinkableError
 from headwater.data.jit.signature import Signature
+from headwater.errors import one_line
 
 if TYPE_CHECKING:
     from headwater.data.jit.kernel import Kernel
@@ -83,9 +84,9 @@ def wait_for(kernel: Kernel, signature: Signature) -> Form:
 
 
 def is_asked(kernel: Kernel, signature: Signature) -> bool:
-    """Say whether a kernel is being compiled for a signature."""
+    """Say whether a kernel is being compiled for a signature, or cannot be: to ask once more would be in vain."""
     request = _requests.get((id(kernel), signature))
-    return request is not None and not request.done.is_set()
+    return request is not None and (request.error is not None or not request.done.is_set())
 
 
 def waiting() -> int:
@@ -185,6 +186,9 @@ def _work() -> None:
                     child.compiles(request)  # what it made could not be linked after all: once more, for Numba to load
             request.answer()
         except Exception as error:  # whoever waits for the kernel is told, and does not wait for ever
+            is_first = all(each.error is None for each in list(_requests.values()))
+            said = "%r cannot be compiled, and flows run it as it is, which is slow: %.200s"
+            log.log(logging.WARNING if is_first else logging.DEBUG, said, request.kernel, one_line(str(error)))
             request.fail(error)
 
 
