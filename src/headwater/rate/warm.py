@@ -136,7 +136,8 @@ class _Parent:
         pid = os.fork()
         if not pid:
             let_go_of_signals()
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            for number in (signal.SIGCHLD, signal.SIGTERM):  # its keeper tells it to end by SIGTERM
+                signal.signal(number, signal.SIG_DFL)
             self._selector.close()
             for each in (*self._lanes.values(), connection, self._listening):
                 each.close()

@@ -184,10 +184,13 @@ def lanes_of(process):
     return [int(pid) for pid in children]
 
 
-def test_an_interrupt_of_the_whole_group_drains(running, tmp_path):
-    process = running("--json")
-    os.killpg(process.pid, signal.SIGINT)  # as a terminal does it: all lanes get it
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM], ids=lambda each: each.name)
+@pytest.mark.parametrize("options", [(), ("--checkpoint", "kept")], ids=["", "checkpoint"])
+def test_a_signal_to_the_whole_group_drains(running, tmp_path, how, options):
+    process = running("--json", *options)
+    os.killpg(process.pid, how)  # as a terminal does it, or a service manager: all lanes get it
     out, err = process.communicate(timeout=60)
+    assert "start again" not in err
     report = json.loads(out)
     assert process.returncode == 0, err
     assert report["left"] == 0
