@@ -10,7 +10,9 @@ import pyarrow.dataset as ds
 
 from headwater import engine
 from headwater.cli.locate import find_flow
+from headwater.processes import family, kill
 from headwater.spark.cluster import standalone
+from waiting import wait_until
 
 FLOW = '''
 """A file (read by tasks), a list (read by the driver), a function, a window, a table: what could depend on one machine."""
@@ -72,3 +74,62 @@ def test_a_flow_runs_on_a_standalone_cluster(tmp_path, monkeypatch):
     for name in ("sums.csv", "list.csv"):
         far, near = ((tmp_path / place / name).read_text().splitlines() for place in ("far", "near"))
         assert sorted(far) == sorted(near)
+
+
+LOST = '''
+"""A step by key that waits in the middle of the only micro-batch, so that an executor can be lost amid it."""
+
+import os
+import time
+from pathlib import Path
+
+from headwater import Flow, io
+
+HERE = Path(__file__).parent
+
+
+def counted(state, record):
+    if not state:
+        begun = HERE / "begun" / f"{os.getpid()}-{record['id']}"
+        begun.touch()
+        until = time.monotonic() + 60
+        while len(list((HERE / "begun").iterdir())) > 20 and not (HERE / "killed").exists():
+            assert time.monotonic() < until, "nobody was killed"
+            time.sleep(0.02)
+    count = (state or 0) + 1
+    return count, {"id": record["id"], "n": record["n"], "count": count}
+
+
+flow = Flow("lost")
+read = flow.read("file", io.JsonLines(HERE / "readings.jsonl", {"id": str, "n": int}))
+out = read.key_by("id").process("counted", counted, out={"id": str, "n": int, "count": int})
+out.write("counts", io.JsonLines(HERE / "counts.jsonl"))
+'''
+
+
+def test_a_micro_batch_goes_on_where_executors_are_lost_amid_it(tmp_path):
+    (tmp_path / "begun").mkdir()
+    (tmp_path / "lost.py").write_text(LOST)
+    rows = [{"id": f"s{n % 40}", "n": n} for n in range(400)]
+    (tmp_path / "readings.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with standalone(workers=2, cores=1) as cluster:
+        command = [Path(sys.executable).with_name("headwater"), "run", "lost.py", "--on", "spark", "--json"]
+        running = subprocess.Popen(
+            [*command, "--master", cluster.url, "--checkpoint", "kept", "--available-now", "--buckets", "8"],
+            cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        try:
+            # half of the keys pass at once: some buckets are done when the next ones wait, on both executors
+            wait_until(lambda: len(list((tmp_path / "begun").iterdir())) >= 22, "steps that wait", seconds=120)
+            for executor in cluster.executor_processes():  # one of them has what was made for the step by key
+                kill(family(executor))
+            (tmp_path / "killed").touch()
+            out, err = running.communicate(timeout=300)
+        finally:
+            running.kill()
+            running.communicate()
+    assert running.returncode == 0, err
+    assert json.loads(out)["dead_letters"] == 0
+    written = [json.loads(line) for line in (tmp_path / "counts.jsonl").read_text().splitlines()]
+    assert sorted(row["n"] for row in written) == list(range(400))
+    assert all(row["count"] == row["n"] // 40 + 1 for row in written)
