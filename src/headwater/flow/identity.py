@@ -41,6 +41,9 @@ def difference(before: Identity, now: Identity) -> str:
     if before == now:
         return ""
     if identity_text(before) == identity_text(now):
+        if before["kind"] != now["kind"]:
+            kinds = f"was read as {before['kind']} then, and is read as {now['kind']} now"
+            return f"{identity_text(now)} {kinds}; with a rate, as --rate gives one, a source is a Replay"
         return f"the content of {identity_text(now)} is not what it was then"
     return f"it read {identity_text(before)} then, and is given {identity_text(now)} now"
 
