@@ -71,7 +71,12 @@ def run(
     lanes: Annotated[
         str | None, typer.Option(help="processes of one worker each: a number, or auto for one on each core")
     ] = None,
-    rate: Annotated[str | None, typer.Option(help="replay the sources at this many records/s, open loop")] = None,
+    rate: Annotated[
+        str | None,
+        typer.Option(
+            help="replay the sources at this many records/s, open loop, again and again until --for or Ctrl-C"
+        ),
+    ] = None,
     duration: DURATION = None,
     input: INPUT = None,
     output: OUTPUT = None,
