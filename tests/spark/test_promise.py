@@ -121,7 +121,6 @@ def test_it_is_promised_seconds_and_not_milliseconds(home, tmp_path):
     assert "--master means nothing with a promise" in str(elsewhere.exception)
 
 
-<<<<<<< HEAD
 @pytest.mark.parametrize("above", ["shed", "block"])
 def test_what_is_above_the_rate_is_neither_shed_nor_left_unread(home, tmp_path, monkeypatch, above):
     with pytest.raises(RateError, match=f"what is above the rate is best effort there, and not '{above}'"):
@@ -148,12 +147,9 @@ def test_what_is_above_the_rate_is_neither_shed_nor_left_unread(home, tmp_path, 
     assert "is best effort there" in str(refused.exception)
 
 
-def test_a_flow_on_spark_without_a_promise_gives_way_to_those_that_have_one(tmp_path, monkeypatch):
-=======
 @pytest.mark.parametrize("options", [(), ("--backfill", "a=table", "--checkpoint", "kept")], ids=["stream", "history"])
 def test_a_flow_on_spark_without_a_promise_gives_way_to_those_that_have_one(tmp_path, monkeypatch, options):
     monkeypatch.chdir(tmp_path)
->>>>>>> rev1
     (tmp_path / "counting.py").write_text(
         "from headwater import Flow, io\nflow = Flow('counting')\n"
         "flow.read('a', io.Items([{'x': 1}])).write('out', io.Discard())\n"
