@@ -1,7 +1,10 @@
 """What the experiment on size tells: each figure under a name of its own; the runs themselves are stood in for."""
 
 import json
+import os
+import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -52,3 +55,13 @@ def test_a_command_is_measured_while_it_runs():
     assert told["cpu"] >= 0
     with pytest.raises(AssertionError, match="ended with 3"):
         bench._started([sys.executable, "-c", "raise SystemExit(3)"])
+
+
+def test_a_cache_is_removed_once_nobody_compiles_for_it_any_more():
+    code = "import os, sys, time\nfor n in range(30):\n open(f'{sys.argv[1]}/{n}', 'w').close()\n time.sleep(0.01)"
+    with bench._empty_cache() as cache:
+        assert list(Path(cache).iterdir()) == []
+        environment = os.environ | {"HEADWATER_CACHE": cache}
+        process = subprocess.Popen([sys.executable, "-c", code, cache], env=environment, start_new_session=True)
+    assert process.poll() == 0  # all that it wrote had a folder
+    assert not Path(cache).exists()

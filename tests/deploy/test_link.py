@@ -1,7 +1,8 @@
-"""The line from a site to the coordinator while the site is at something that takes long."""
+"""The line from a site to the coordinator: while the site is at something that takes long, and what is told of it."""
 
 import asyncio
 import threading
+from types import SimpleNamespace
 
 from headwater.deploy.control.messages import Ping, Report
 from headwater.deploy.site import link
@@ -61,3 +62,24 @@ def test_a_site_that_is_at_work_does_not_take_the_coordinator_for_gone_which_it_
         assert [said for said in wire.said if said != REPORT] == [Ping()]
 
     asyncio.run(talked())
+
+
+def test_another_warning_is_told_at_once_and_the_same_one_after_a_rest(monkeypatch, caplog):
+    now = SimpleNamespace(s=1000.0)
+    monkeypatch.setattr(link, "time", SimpleNamespace(monotonic=lambda: now.s))
+    line = Link(SimpleNamespace(folder=SimpleNamespace(name="barn"), has_parts=True), ("127.0.0.1", 1))
+
+    def told(say, *words):
+        caplog.clear()
+        say(*words)
+        return [record.getMessage().partition("1: ")[2] for record in caplog.records]
+
+    assert told(line._warn, "the line was cut") == ["the line was cut"]
+    refused = ["it does not admit this site: its certificate is revoked"]
+    assert told(line._refuse, "its certificate is revoked") == refused  # a moment after the line was cut for that
+    for _ in range(5):
+        now.s += 5.0
+        assert told(line._refuse, "its certificate is revoked") == []
+        assert told(line._warn, "the line was cut") == []
+    now.s += 5.1
+    assert told(line._refuse, "its certificate is revoked") == refused

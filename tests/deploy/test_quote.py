@@ -73,6 +73,7 @@ def test_what_is_no_figure_is_told(text, why):
     [
         ("", "has no row; write one 'hour,value'"),
         ("25,1\n", "expected an hour from 0 to 23, or a date such as 2026-03-01T14:00; got '25'"),
+        ("\u00b2,1\n", "expected an hour from 0 to 23, or a date such as 2026-03-01T14:00; got '\u00b2'"),
         ("1,1\n2026-03-01T14:00,1\n", "mixes hours of the day with dates"),
         ("1;1\n", "row 1 of .* should be 'hour,value'; got '1;1'"),
     ],

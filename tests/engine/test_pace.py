@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,11 +15,14 @@ from hypothesis import strategies as st
 from headwater import Flow, engine, io
 from headwater.data.jit import COMPILED, kernel, service
 from headwater.engine import pace as paces
+from headwater.engine.options import Options
 from headwater.engine.pace import FEW, FIRST, LATE_S, LONGEST_S, PROBE_S, Pace
 from headwater.engine.scheduler.batch_size import UNCOMPILED
+from headwater.engine.workers import WorkerPool
 from headwater.operators import Operator
 
 RUNNERS = ["engine", "threads"]
+run_module = sys.modules[engine.EngineRun.__module__]  # `engine.run` is the function
 
 
 def test_a_first_read_is_small_and_the_next_waits_until_it_is_through_or_compiled():
@@ -180,3 +185,27 @@ def test_a_step_does_not_hang_while_its_kernels_are_being_compiled(on, compiler,
     released.set()
     assert run.wait().left == 0
     assert caplog.text.count("step slow has been at the same 1 records") == 1
+
+
+def test_while_a_clock_is_stopped_just_before_the_end_no_more_samples_are_kept_than_otherwise(monkeypatch):
+    flow = Flow("late")
+    flow.read("read", io.Items([{"n": 1}])).write("keep", io.Discard())
+    run, now, looks = WorkerPool(flow, Options(seconds=5.0)), SimpleNamespace(s=0.0), []
+
+    def wait(seconds):
+        now.s += seconds
+        looks.append(seconds)
+        return run.stopping.is_set()
+
+    monkeypatch.setattr(run_module, "time", SimpleNamespace(monotonic=lambda: now.s))
+    monkeypatch.setattr(run, "done", SimpleNamespace(wait=wait))
+    monkeypatch.setattr(run, "_reading_s", lambda: now.s if now.s < 4.9995 else max(4.9995, now.s - 60.0))
+    monkeypatch.setattr(run, "sample", lambda: now.s)
+    monkeypatch.setattr(run, "stop", run.stopping.set)
+    run._watch()
+    kept = list(run.samples)
+    assert 60 <= len(kept) <= 66  # one each second, and one at the end
+    assert min(looks) >= 0.001
+    assert len(looks) < 60 / run_module._AGAIN_S + 100
+    assert 65.0 <= kept[-1] < 65.0 + 2 * run_module._AGAIN_S
+    run._close()

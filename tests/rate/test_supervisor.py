@@ -29,7 +29,7 @@ from headwater.rate.admission import granted_or_refused
 from headwater.rate.cgroups import Groups
 from headwater.rate.client import Client, board, connected
 from headwater.rate.grade import Grade, share
-from headwater.rate.home import BOOK
+from headwater.rate.home import BOOK, SOCKET
 from headwater.rate.messages import Ask, Board, End, Findings, Granted, Noted, Refused, Resume, Settle, Status, Tell
 from headwater.rate.reservation import Reservation
 from headwater.rate.supervisor import Supervisor, serve
@@ -350,6 +350,25 @@ def test_who_asks_is_told_that_the_ledger_cannot_be_written(home):
     with pytest.raises(RateError, match=r"the ledger of this machine cannot be written: .*No space left"):
         granted_or_refused(client, Flow("etl"), asked, best_effort=True)
     client.close()
+
+
+def test_a_look_starts_none_where_the_one_that_took_the_call_goes_home(tmp_path, monkeypatch):
+    def started(*_):
+        raise AssertionError("a look has started a supervisor")
+
+    def go_home():
+        with listening, listening.accept()[0]:
+            (tmp_path / SOCKET).unlink()
+
+    monkeypatch.setattr("headwater.rate.client.started", started)
+    listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    listening.bind(str(tmp_path / SOCKET))
+    listening.listen()
+    thread = threading.Thread(target=go_home)
+    thread.start()
+    assert board(tmp_path) is None
+    thread.join()
+    assert board(tmp_path) is None  # nor where there was none from the beginning
 
 
 def test_there_is_one_for_each_folder(home):

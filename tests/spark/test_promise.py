@@ -39,6 +39,12 @@ def home(tmp_path):
     end_supervisor(tmp_path / "run")
 
 
+@pytest.fixture
+def no_java(monkeypatch):
+    """Let a command that would run on Spark start no Java ahead: nobody ends it, nor what makes its archive of classes."""
+    monkeypatch.setattr("headwater.spark.session.prepare", lambda master, settings: None)
+
+
 def counting() -> Flow:
     flow = Flow("counting")
     flow.read("numbers", io.Generate(lambda n: {"n": n}, {"n": int}, rate=RATE_HZ)).write("out", io.Discard())
@@ -122,7 +128,7 @@ def test_it_is_promised_seconds_and_not_milliseconds(home, tmp_path):
 
 
 @pytest.mark.parametrize("above", ["shed", "block"])
-def test_what_is_above_the_rate_is_neither_shed_nor_left_unread(home, tmp_path, monkeypatch, above):
+def test_what_is_above_the_rate_is_neither_shed_nor_left_unread(home, tmp_path, monkeypatch, no_java, above):
     with pytest.raises(RateError, match=f"what is above the rate is best effort there, and not '{above}'"):
         Application(counting(), Contract(RATE_HZ, 5.0, above=above), profile=profile(0.3), client=Client(home))
     (tmp_path / "counting.py").write_text(
@@ -148,7 +154,7 @@ def test_what_is_above_the_rate_is_neither_shed_nor_left_unread(home, tmp_path, 
 
 
 @pytest.mark.parametrize("options", [(), ("--backfill", "a=table", "--checkpoint", "kept")], ids=["stream", "history"])
-def test_a_flow_on_spark_without_a_promise_gives_way_to_those_that_have_one(tmp_path, monkeypatch, options):
+def test_a_flow_on_spark_without_a_promise_gives_way_to_those_that_have_one(tmp_path, monkeypatch, no_java, options):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "counting.py").write_text(
         "from headwater import Flow, io\nflow = Flow('counting')\n"

@@ -10,6 +10,6 @@ def address_of(option: str, given: str, example: str, *, port: int | None = None
     host, colon, number = given.rpartition(":")
     if port is not None and (not colon or given.endswith("]")):
         host, number = given, str(port)
-    elif not colon or not number.isdigit() or int(number) > 65535:
+    elif not colon or not number.isdecimal() or int(number) > 65535:
         raise RunError(f"{option} takes an address and a port, such as {example}; got {given!r}")
     return host.removeprefix("[").removesuffix("]") or "127.0.0.1", int(number)

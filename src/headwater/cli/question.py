@@ -291,7 +291,7 @@ def pairs(option: str, texts: list[str] | None) -> dict[str, str]:
 
 def whole(option: str, text: str) -> int:
     """Read a whole number."""
-    if not text.isdigit():
+    if not text.isdecimal():
         raise PlacementError(f"{option} needs a whole number; got {text!r}")
     return int(text)
 

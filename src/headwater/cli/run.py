@@ -458,7 +458,7 @@ def parsed_take(text: str) -> Take:
     """Read `--take`."""
     if text in ("all", "half"):
         return text  # type: ignore[return-value]
-    if not text.isdigit() or int(text) < 1:
+    if not text.isdecimal() or int(text) < 1:
         raise RunError(f"--take is 'all', 'half' or a number of records above 0; got {text!r}")
     return int(text)
 
@@ -467,7 +467,7 @@ def parsed_lanes(text: str | None) -> Lanes | None:
     """Read `--lanes`."""
     if text is None or text == "auto":
         return text  # type: ignore[return-value]
-    if not text.isdigit() or int(text) < 1:
+    if not text.isdecimal() or int(text) < 1:
         raise RunError(f"--lanes is 'auto' or a number of processes above 0; got {text!r}")
     return int(text)
 

@@ -18,8 +18,11 @@ def shipped(flow: str, attribute: str) -> tuple[str, dict[str, bytes]]:
     head = flow.rpartition(":")[0]
     path = Path(head or flow)
     if path.suffix == ".py" or path.is_file():
-        files, module = sources_of(path), _importable(path.stem)
-        files[f"{module}.py"] = files.pop(path.name)
+        files = sources_of(path)
+        main, module = files.pop(path.name), _importable(path.stem)
+        while any(Path(each).parts[0] in (module, f"{module}.py") for each in files):  # which it imports by that name
+            module += "_flow"
+        files[f"{module}.py"] = main
         return f"{module}:{attribute}", files
     file = getattr(sys.modules.get(head), "__file__", None)
     if file is None or Path(file).resolve().is_relative_to(Path(sysconfig.get_path("purelib")).resolve()):

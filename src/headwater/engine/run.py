@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _EXAMPLES = 5
+_AGAIN_S = 0.02  #: before it is looked again whether time is up: a clock that is stopped puts that off
 _QUIET_S = 60.0  #: between two warnings that a sink has little room
 _WAITS = "; with a checkpoint (--checkpoint DIR), or --forward DIR, records wait on disk for such a sink"
 
@@ -365,13 +366,18 @@ class EngineRun(ABC):
         """Keep a sample now and then, and end the run when its time is up."""
         end = self.options.seconds
         seen: dict[Task, tuple[int, float]] = {}  #: the activation that each is at, and since when
-        while not self.done.wait(self._until_next(end)):
+        next_s = time.monotonic() + self._look_s
+        while not self.done.wait(self._until_next(next_s, end)):
+            is_over = end is not None and self._reading_s() >= end
+            if not is_over and time.monotonic() < next_s:
+                continue
+            next_s = time.monotonic() + self._look_s
             self.samples.append(self.sample())
             self._kernels.save()  # now too, and not at the end alone: its steps may be about to run elsewhere
             self.add_worker()
             self._look_for_hanging(seen)
             self._look_for_room()
-            if end is not None and self._reading_s() >= end:
+            if is_over:
                 self.stop()
                 end = None
 
@@ -408,9 +414,14 @@ class EngineRun(ABC):
             said += " was told to stop"
             self.fail(RunError(f"{said}; what it has not written is counted as left", step=full[0]))
 
-    def _until_next(self, end: float | None) -> float:
-        look_s = min(self.options.sample_s, self.options.hang_s)
-        return look_s if end is None else max(0.001, min(look_s, end - self._reading_s()))
+    @property
+    def _look_s(self) -> float:
+        return min(self.options.sample_s, self.options.hang_s)
+
+    def _until_next(self, next_s: float, end: float | None) -> float:
+        """Return for how long to wait for the next look, or for the end, if that comes first."""
+        look_s = max(0.001, next_s - time.monotonic())
+        return look_s if end is None else min(look_s, max(_AGAIN_S, end - self._reading_s()))
 
     def _reading_s(self) -> float:
         """Return for how long sources were read: while one waits for the compiler, that does not count."""

@@ -29,11 +29,15 @@ _ANSWER_S = 10.0  #: how long an answer may take: a machine may be very busy
 _LOOK_S = 0.5  #: after how long without one it is looked whether any can come
 
 
-class Client:
-    """Asks and tells; whatever thread does."""
+class NobodyError(RateError):
+    """No supervisor runs, and none is to be started."""
 
-    def __init__(self, home: Path | None = None) -> None:
-        self.home = home or folder()
+
+class Client:
+    """Asks and tells; whatever thread does. One that only looks starts no supervisor."""
+
+    def __init__(self, home: Path | None = None, *, only_looks: bool = False) -> None:
+        self.home, self._only_looks = home or folder(), only_looks
         self._lock = threading.Lock()
         self._socket: socket.socket | None = None
         self._rest = b""
@@ -61,7 +65,10 @@ class Client:
 
     def _said(self, message: Request) -> Reply:
         if self._socket is None:
-            self._socket = connected(self.home) or _started(self.home)
+            line_to = connected(self.home)
+            if line_to is None and self._only_looks:
+                raise NobodyError(f"no supervisor runs in {self.home}")
+            self._socket = line_to or _started(self.home)
             self._socket.settimeout(_LOOK_S)
         self._socket.sendall(line(message))
         until_s = time.monotonic() + _ANSWER_S
@@ -127,14 +134,11 @@ def _started(home: Path) -> socket.socket:
 
 def board(home: Path | None = None) -> Board | None:
     """Return what is promised here; None where nothing is, since no supervisor runs."""
-    at = home or folder()
-    line_to = connected(at)
-    if line_to is None:
-        return None
-    line_to.close()
-    client = Client(at)
+    client = Client(home, only_looks=True)
     try:
         found = client.say(Status())
+    except NobodyError:  # there is none, or it went home as we called
+        return None
     finally:
         client.close()
     assert isinstance(found, Board)

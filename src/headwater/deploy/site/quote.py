@@ -110,7 +110,7 @@ def _read(option: str, file: Path) -> list[tuple[float, float]]:
 
 
 def _start(option: str, file: Path, text: str) -> float:
-    if text.isdigit() and int(text) < 24:
+    if text.isdecimal() and int(text) < 24:
         return float(text)
     try:
         at = datetime.fromisoformat(text)
