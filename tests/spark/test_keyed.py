@@ -42,8 +42,8 @@ class State:
         self.exists, self.get = True, value
 
 
-def rows(here, count):
-    batch = Batch.of({"key": ["a"] * count}, here.layout().flow.steps["r"].outputs["out"])
+def rows(here, count, key="a"):
+    batch = Batch.of({"key": [key] * count}, here.layout().flow.steps["r"].outputs["out"])
     rows = list(keyed.SourceStage(here, here.layout().stages[0])(0, iter([(0, batch)])))
     return [row for row in rows if row[1] != COUNTS]
 
@@ -64,6 +64,38 @@ def test_a_worker_goes_on_with_what_it_has_or_with_the_saved_state():
     assert played(here, rows(here, 2), state) == [4, 5]
     keyed._live.clear()  # as in another worker
     assert played(here, rows(here, 2), state) == [6, 7]
+
+
+def test_a_worker_keeps_so_many_bytes_of_state_and_reads_again_what_it_dropped(monkeypatch):
+    here, states, given = Here("a flow with much state"), {}, {}
+    here._layout = cut(here.layout().flow, 4)
+    for key in "abcdefgh":
+        made = rows(here, 1, key)
+        given.setdefault(made[0][0], key)
+        states[made[0][0]] = State()
+    one, two, three = list(given)[:3]
+
+    def run(bucket, count):
+        return played(here, rows(here, count, given[bucket]), states[bucket])
+
+    def kept():
+        return [bucket for _, bucket in keyed._live]
+
+    monkeypatch.setattr(keyed, "_live", {})
+    assert [run(bucket, 1) for bucket in (one, two, three)] == [[1], [1], [1]]
+    assert kept() == [one, two, three]
+    size = len(states[one].get[1])
+    assert [each for _, _, each in keyed._live.values()] == [size] * 3
+    monkeypatch.setattr(keyed, "_LIVE_BYTES", 2 * size)
+    assert run(one, 1) == [2]
+    assert kept() == [three, one]  # the second had not run for longest
+    assert run(two, 1) == [2]  # as it was saved
+    assert run(two, 1) == [3]
+    assert kept() == [one, two]
+    monkeypatch.setattr(keyed, "_LIVE_BYTES", 0)
+    assert run(three, 1) == [2]
+    assert kept() == [three]  # the last one is kept, however large
+    assert [run(bucket, 1) for bucket in (one, two, three)] == [[3], [4], [3]]
 
 
 def test_a_worker_has_what_it_left_though_each_task_brings_the_function_anew(monkeypatch):

@@ -432,6 +432,10 @@ class EngineRun(ABC):
         """Say whether nothing is on its way between sources and sinks; senders come first, so that nothing is missed."""
         return not any(task.queue.entries or task.in_hand is not None or task.carried for task in self.tasks)
 
+    def being_compiled(self) -> int:
+        """Return how many kernels that records need are asked for and not there yet."""
+        return being_compiled()
+
     def status_line(self) -> str:
         """Say in a line what it is at."""
         compiling = being_compiled()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headwater.clock import now_ns
 from headwater.data.batch import CREATED, END, NO_WATERMARK, Batch
-from headwater.data.jit import answering_at_once, being_compiled
+from headwater.data.jit import answering_at_once
 from headwater.engine.checkpointed_source import CheckpointedSource
 from headwater.engine.coalesce import CoalescingReader
 from headwater.engine.linger import Linger
@@ -191,7 +191,8 @@ class SourceThread(CheckpointedSource):
         while not stopping.is_set():
             if self._asked > self._barred or self._to_commit >= 0:
                 self._heed_checkpoint()
-            compiling = self._pace is not None and being_compiled() > 0
+            # one that is read in another lane may wait for what is compiled here
+            compiling = (self._pace is not None or self.inner) and self.run.being_compiled() > 0
             if self._waits_for_compiler(reader, compiling):
                 stopping.wait(_COMPILING_S)
                 continue
@@ -247,7 +248,7 @@ class SourceThread(CheckpointedSource):
             if pace.is_behind and not self._told_compiling:
                 self._told_compiling = True
                 said = "source %s waits until kernels are compiled, once on this machine: %d of them"
-                log.warning(said, self.task.name, being_compiled())
+                log.warning(said, self.task.name, self.run.being_compiled())
             return True
         if pace.starts_anew(now_s) and (start_anew := clock_of(reader)) is not None:
             start_anew()

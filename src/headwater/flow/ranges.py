@@ -31,6 +31,8 @@ class Ranges(ABC):
     quick_to_cut = True
     #: whether all that will ever be read is there when reading starts
     has_end = False
+    #: whether records fall due by a clock that can be started anew, see `anew`
+    has_clock = False
     #: how much is read at once; may be changed between two calls of `advance`
     sizes: Sizes
 
@@ -63,6 +65,10 @@ class Ranges(ABC):
 
     def finish(self, at: Offset, until_ns: int | None) -> Offset:
         """Return how far is still read once reading is to end, by what was due until a moment: no further, mostly."""
+        return at
+
+    def anew(self, at: Offset) -> Offset:
+        """Return an offset of `has_clock` as if no time had passed since what lies before it was due."""
         return at
 
     def wait(self, at: Offset, timeout_s: float) -> None:

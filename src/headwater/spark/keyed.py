@@ -28,9 +28,12 @@ _LARGE = 32 * 2**20  #: bytes of what only passes by that are kept until more is
 #: Operators that keep no state, by flow and stage: building them again for each part of a source, or each time that Spark
 #: has another worker take a bucket, would take time.
 _idle: dict[tuple[str, int], dict[str, Operator]] = {}
-#: Stages as the last micro-batch left them in this worker, by flow and bucket, each with the token of its state.
-_live: dict[tuple[str, int], tuple[bytes, Executor]] = {}
-
+#: Stages as the last micro-batch left them in this worker, by flow and bucket, each with the token of its state and how many
+#: bytes it has as it was saved; the one that ran last is the last.
+_live: dict[tuple[str, int], tuple[bytes, Executor, int]] = {}
+#: The most that they have in all, but for the last one. Spark gives a bucket now to this worker, now to that one, which all
+#: keep it: without a bound, each would come to have the state of all buckets, most of it out of date.
+_LIVE_BYTES = 256 * 2**20
 
 #: Flows that this worker has run lately, the last one last; what belongs to others is forgotten.
 _recent: list[str] = []
@@ -114,9 +117,10 @@ def run_bucket(
         executor = _executor(sent_layout, bucket, state)
         made += executor.take(given)
         token = layout.fingerprint + secrets.token_bytes(8)
-        state.update((token, executor.save()))
+        saved = executor.save()
+        state.update((token, saved))
         made.append((-1, COUNTS, 0, executor.counts()))
-        _live[sent_layout.file, bucket] = token, executor
+        _keep((sent_layout.file, bucket), token, executor, len(saved))
     if made:
         yield _frame(made)
 
@@ -124,7 +128,7 @@ def run_bucket(
 def _executor(sent_layout: SentLayout, bucket: int, state: Any) -> Executor:
     """Return the bucket's stage, as it is in this worker if no other has had it since, else from saved state."""
     token, saved = state.get if state.exists else (b"", b"")
-    last, executor = _live.pop((sent_layout.file, bucket), (None, None))
+    last, executor, _ = _live.pop((sent_layout.file, bucket), (None, None, 0))
     if executor is not None and last == bytes(token):
         return executor
     layout = sent_layout.layout()
@@ -137,6 +141,15 @@ def _executor(sent_layout: SentLayout, bucket: int, state: Any) -> Executor:
     elif layout.seeds:
         executor.load(seed_of(Path(layout.seeds), bucket))
     return executor
+
+
+def _keep(bucket: tuple[str, int], token: bytes, executor: Executor, size: int) -> None:
+    """Keep a bucket's stage for the next micro-batch; those that have not run for longest make room, never this one."""
+    held = size + sum(each for _, _, each in _live.values())
+    while _live and held > _LIVE_BYTES:
+        _, _, dropped = _live.pop(next(iter(_live)))
+        held -= dropped
+    _live[bucket] = token, executor, size
 
 
 def _built(sent_layout: SentLayout, stage: Stage, bucket: int | None = None) -> Executor:

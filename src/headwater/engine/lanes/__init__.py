@@ -2,9 +2,10 @@
 
 `layout` says where steps run and what moves, `columns` how much of it, `wiring` makes of that a flow for each lane, with an
 `outlet` and an `inlet` at the ends of each `ring`, and a `share` of each source that all lanes read; `idleness` tells
-whether one is silent. A `lane` runs its part as the engine runs any flow; `child` is one in another process, `run` all of
-them together, told by `wire` and put together by `accounts` into one report. `checkpoint` has all of them saved; where one
-dies then, all start again, forked by a `fork_server` and as often as `headwater.restarts` allows.
+whether one is silent, `compiling` whether one waits for kernels. A `lane` runs its part as the engine runs any flow;
+`child` is one in another process, `run` all of them together, told by `wire` and put together by `accounts` into one
+report. `checkpoint` has all of them saved; where one dies then, all start again, forked by a `fork_server` and as often
+as `headwater.restarts` allows.
 """
 
 from __future__ import annotations

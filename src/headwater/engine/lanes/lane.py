@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from headwater.data.batch import Batch
+from headwater.engine.lanes.compiling import SharedCompiling
 from headwater.engine.lanes.outlet import Outlet, Sender
 from headwater.engine.options import Options
 from headwater.engine.timekeeper import Timekeeper
@@ -31,9 +32,18 @@ class LaneRun(WorkerPool):
 
     most = 16_000  # a block is cut into a part for each lane wherever it moves: its parts should still be large
 
-    def __init__(self, part: Flow, options: Options, keeping: Keeping | None = None) -> None:
-        """`keeping` returns what has the lane saved for checkpoints of all lanes."""
-        self._keeping = keeping
+    def __init__(
+        self,
+        part: Flow,
+        options: Options,
+        keeping: Keeping | None = None,
+        compiling: tuple[int, SharedCompiling] | None = None,
+    ) -> None:
+        """`keeping` returns what has the lane saved for checkpoints of all lanes.
+
+        `compiling` is the lane's number, and where lanes say what they wait for; without, its sources heed its own alone.
+        """
+        self._keeping, self._compiling = keeping, compiling
         self.checkpointer: LaneCheckpointer | None
         super().__init__(part, options)
         self._senders: dict[
@@ -53,6 +63,15 @@ class LaneRun(WorkerPool):
     def make_checkpointer(self) -> LaneCheckpointer | None:
         """Return what has the lane saved; None for a run that keeps no checkpoints."""
         return None if self._keeping is None else self._keeping(self.graph)
+
+    def being_compiled(self) -> int:
+        """Return how many kernels this lane or another waits for, and have the others know."""
+        own = super().being_compiled()
+        if self._compiling is None:
+            return own
+        lane, shared = self._compiling
+        shared.tell(lane, own)
+        return shared.most()
 
     def make_timekeeper(self) -> Timekeeper:
         """Return who sees to what has to happen although no record comes, and tells other lanes of a source's silence."""

@@ -18,6 +18,7 @@ from headwater.cores import whole_cores
 from headwater.engine.checks import check_endpoints
 from headwater.engine.lanes.accounts import Accounts
 from headwater.engine.lanes.child import ABORT, SAMPLE, STOP, Child, DiedError, check_that_it_can_fork, forked, live
+from headwater.engine.lanes.compiling import SharedCompiling
 from headwater.engine.lanes.fork_server import ForkServer
 from headwater.engine.lanes.lane import Keeping, LaneRun
 from headwater.engine.lanes.layout import Layout
@@ -57,6 +58,7 @@ class LanesRun:
         # what is spilled would come after the number of its block; and a checkpoint knows one position of a source
         shares = self.shares and options.when_full != "spill" and options.checkpoint is None
         self._wiring = Wiring(layout, lanes, share=shares)
+        self._compiling = SharedCompiling(lanes)
         self._keeper: LanesCheckpointer | None = None
         self._fork_server: ForkServer | None = (
             None  #: forks lanes that may have to start again; who keeps no checkpoint forks once
@@ -110,7 +112,7 @@ class LanesRun:
 
     def make_lane(self, lane: int, options: Options) -> LaneRun:
         """Make what one lane does of the run, in the process that does it."""
-        return LaneRun(self.part(lane), options, self.keeping(lane))
+        return LaneRun(self.part(lane), options, self.keeping(lane), (lane, self._compiling))
 
     def part(self, lane: int) -> Flow:
         """Return the part of the flow that a lane runs."""

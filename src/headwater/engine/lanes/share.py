@@ -9,7 +9,7 @@ from __future__ import annotations
 import fcntl
 import mmap
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from struct import Struct
 
@@ -74,6 +74,10 @@ class SharedPosition:
         self._put(block + 1, to)
         return block
 
+    def stay(self, at: Offset) -> None:
+        """Tell the same place otherwise, as one who holds it."""
+        self._put(_HEAD.unpack_from(self._bytes)[0], at)
+
     def _put(self, block: int, offset: Offset) -> None:
         written = msgspec.json.encode(offset)
         if _HEAD.size + len(written) > _ROOM:
@@ -135,6 +139,15 @@ class ShareReader:
             return Batch.of_watermark(block)
         read = batches[0] if len(batches) == 1 else concat_batches(batches)
         return Batch(read.columns, read.length, read.stamps, block)
+
+    @property
+    def start_anew(self) -> Callable[[], None] | None:
+        """What has the clock go on from now, for all lanes; None for a source without one."""
+        return self._start_anew if self._ranges.has_clock else None
+
+    def _start_anew(self) -> None:
+        with self._place.held() as at:
+            self._place.stay(self._ranges.anew(at))
 
     def close(self) -> None:
         """Nothing to release: each range is opened and closed by itself."""

@@ -30,6 +30,7 @@ class NumberRanges(Ranges):
 
     def __init__(self, source: OpenLoopSource, wanted: RangeRequest) -> None:
         self.source, self.sizes, self._at_once, self._together = source, wanted.sizes, wanted.at_once, wanted.together
+        self.has_clock = not wanted.at_once
         self.quick_to_cut = isinstance(source.open_loop.clock, SteadyClock)  # any other is of one process
         self._key = uuid4().hex
         self._total = 0
@@ -82,6 +83,10 @@ class NumberRanges(Ranges):
             # who takes over from another run may come when all was read, and has yet to say that it is the end
             return {**at, "ended": True} if at["number"] >= self._total else at
         return {"number": number, "since_ns": self._since_ns, "ended": number == self._total}
+
+    def anew(self, at: Offset) -> Offset:
+        """Return the offset with another moment for number 0, so that the rate goes on from now where it was."""
+        return {**at, "since_ns": self._begun(at, self._now_ns())}
 
     def _now_ns(self) -> int:
         """Return the moment: by this run's own clock, or by one that processes on several machines have."""
