@@ -180,6 +180,7 @@ def test_run_tells_people_what_happened(headwater):
         (["run", "riot:elt"], "did you mean 'riot:etl'?"),
         (["run", "nowhere:flow"], "cannot import 'nowhere'"),
         (["run", "tanks"], "cannot tell what flow 'tanks' is"),
+        (["query", "from levels select tank", "--input", "."], "cannot tell what '.' is"),
         (["show", "tanks.py", "--form", "gif"], "unknown form 'gif'"),
         (["bench", "nothing"], "No such command 'nothing'"),
     ],

@@ -3,6 +3,7 @@
 import pytest
 
 from headwater.cli.run import parsed_lanes, run
+from headwater.engine.lanes import child
 from headwater.errors import RunError
 
 
@@ -21,3 +22,11 @@ def test_other_numbers_of_lanes_are_refused(text):
 def test_lanes_are_not_for_spark():
     with pytest.raises(RunError, match="--lanes is the engine's and means nothing with --on spark"):
         run("riot:etl", on="spark", lanes="2")
+
+
+def test_lanes_tell_that_they_wait_for_the_compiler(monkeypatch, caplog):
+    waiting = iter([3, 3, 0, 0])
+    monkeypatch.setattr(child, "_TELL_S", 0.0)
+    monkeypatch.setattr(child.service, "waiting", lambda: next(waiting))
+    child.check_that_it_can_fork()
+    assert caplog.messages == ["lanes begin once kernels are compiled, once on this machine: 3 of them"]

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _COMPILE_S = 60.0  #: how long to wait for kernels that are being compiled before lanes go on without them
+_TELL_S = 1.0  #: of that wait, after which it is told
 SAMPLE, STOP, ABORT = b"sample", b"stop", b"abort"  #: what a lane may be told
 
 
@@ -78,8 +79,12 @@ class Child:
 
 def check_that_it_can_fork() -> None:
     """Wait for the compiler, and refuse to fork beside threads: what they hold at that moment stays held for ever."""
-    until = time.monotonic() + _COMPILE_S
-    while service.waiting() and time.monotonic() < until:
+    began = time.monotonic()
+    told = False
+    while (count := service.waiting()) and (waited := time.monotonic() - began) < _COMPILE_S:
+        if not told and waited > _TELL_S:
+            told = True
+            log.warning("lanes begin once kernels are compiled, once on this machine: %d of them", count)
         time.sleep(0.01)
     others = other_threads()
     if others:
