@@ -27,6 +27,6 @@ def test_lanes_are_not_for_spark():
 def test_lanes_tell_that_they_wait_for_the_compiler(monkeypatch, caplog):
     waiting = iter([3, 3, 0, 0])
     monkeypatch.setattr(child, "_TELL_S", 0.0)
-    monkeypatch.setattr(child.service, "waiting", lambda: next(waiting))
+    monkeypatch.setattr("headwater.data.jit.service.waiting", lambda: next(waiting))
     child.check_that_it_can_fork()
     assert caplog.messages == ["lanes begin once kernels are compiled, once on this machine: 3 of them"]
