@@ -9,6 +9,8 @@ import sys
 
 import pytest
 
+from headwater.cli.site import _folder, _name
+from headwater.deploy.token import make_token
 from headwater.errors import RunError
 
 FLOW = """
@@ -400,6 +402,16 @@ def test_a_port_that_is_refused_leaves_what_is_there_as_it_is(typed, tmp_path):
             code, _, heard = typed("run", "own.py", "--prometheus", str(port))
             assert (code, "cannot serve metrics on" in heard) == (2, True), heard
     assert kept.read_text() == '{"x": 7}\n'
+
+
+def test_a_site_is_called_what_its_token_is_for(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    token = make_token(tmp_path / "certificates", "press hall")
+    folder = _folder(None, token, None)
+    assert folder.path == tmp_path / ".headwater" / "site-press hall"
+    assert _name(folder, None, token) == "press hall"
+    with pytest.raises(RunError, match="this is no token of a site"):
+        _folder(None, "half a tok", None)
 
 
 def test_settings_of_spark_are_for_a_site_on_spark(typed):

@@ -51,7 +51,7 @@ def test_who_is_wrong_is_told_while_a_flow_runs_which_loses_nothing(commands, tm
     second = refused("deploy", "farm/plan.json", "--state", "second", "--listen", at)
     assert f"the coordinator cannot listen at {at}" in second
     other = "import headwater; headwater.__version__ = '0.0.9'; from headwater.cli import main; main()"
-    version = refused("site", "--name", "shed", "--token", "shed.token", "--join", at, program=("-c", other))
+    version = refused("site", "--token", "shed.token", "--join", at, program=("-c", other))
     assert "does not admit this site: it runs Headwater 0.0.9" in version
     assert "install the same at both" in version
     twice = refused("site", "--name", "shed", "--token", "shed.token", "--join", at)

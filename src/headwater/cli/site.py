@@ -23,7 +23,7 @@ from headwater.deploy.site.link import Link
 from headwater.deploy.site.quote import Quote
 from headwater.deploy.site.resources import Quotes, Site
 from headwater.deploy.site.work import Work
-from headwater.deploy.token import make_token, revoke, use_token
+from headwater.deploy.token import make_token, name_in, revoke, use_token
 from headwater.errors import RunError, listed, suggestion
 from headwater.flow.duration import microseconds_of
 from headwater.io.files import explained
@@ -108,9 +108,10 @@ def site(
     on_spark, settings = _master(kind, master), parsed_settings(conf or [])
     if settings and on_spark is None:
         raise RunError("-c is a setting of Spark's; say --kind spark too")
-    folder = _folder(name, token, state)
+    given = None if token is None else _read_token(token)
+    folder = _folder(name, given, state)
     Uplink.read(uplink)
-    folder.settle(_name(folder, name, token), listening, uplink, on_spark, settings)
+    folder.settle(_name(folder, name, given), listening, uplink, on_spark, settings)
     if on_spark is not None:
         say_what_executors_need(on_spark, folder)
     if log.getEffectiveLevel() == logging.WARNING:
@@ -215,22 +216,25 @@ def _leash() -> threading.Event:
     return gone
 
 
-def _folder(name: str | None, token: Path | None, state: Path | None) -> SiteFolder:
+def _read_token(path: Path) -> str:
+    try:
+        return typer.get_text_stream("stdin").read() if str(path) == "-" else path.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise RunError(f"cannot read the token {path}: {getattr(error, 'strerror', None) or error}") from None
+
+
+def _folder(name: str | None, token: str | None, state: Path | None) -> SiteFolder:
     if state is not None:
         return SiteFolder(state)
-    if name is None:
+    if name is None and token is None:
         raise RunError("which site is this? say --name NAME, or --state FOLDER")
-    return SiteFolder(Path(".headwater", f"site-{name}"))
+    return SiteFolder(Path(".headwater", f"site-{name or name_in(token or '')}"))
 
 
-def _name(folder: SiteFolder, name: str | None, token: Path | None) -> str:
+def _name(folder: SiteFolder, name: str | None, token: str | None) -> str:
     """Return the site's name, and see to it that its certificate is there."""
     if token is not None:
-        try:
-            text = typer.get_text_stream("stdin").read() if str(token) == "-" else token.read_text()
-        except (OSError, UnicodeDecodeError) as error:
-            raise RunError(f"cannot read the token {token}: {getattr(error, 'strerror', None) or error}") from None
-        return use_token(text, folder.identity_folder, name)
+        return use_token(token, folder.identity_folder, name)
     known = folder.name if name is None else name
     try:
         Identity.of(folder.identity_folder, known)

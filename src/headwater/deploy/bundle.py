@@ -21,6 +21,8 @@ def sources_of(file: Path, within: Path | None = None) -> dict[str, bytes]:
         if name.partition(".")[0] == "headwater":
             continue
         path = Path(getattr(module, "__file__", None) or "").absolute()
+        if ".." in path.parts:  # as of a flow that is named from a folder below its own: no site takes such a path
+            path = path.parent.resolve() / path.name
         if path.suffix != ".py" or not path.is_relative_to(folder):
             continue
         near = path.relative_to(folder)

@@ -53,13 +53,7 @@ def use_token(text: str, folder: Path, name: str | None = None) -> str:
 
     RunError for what is no token, or one for another site than `name`.
     """
-    try:
-        token = msgspec.json.decode(base64.b64decode(text.strip(), validate=True), type=_Token)
-    except (binascii.Error, ValueError, msgspec.DecodeError):
-        raise RunError(
-            "this is no token of a site: one is a long line of letters, made by 'headwater site token NAME'; "
-            "was it copied in part?"
-        ) from None
+    token = _read(text)
     if name is not None and name != token.name:
         raise RunError(f"the token is for site '{token.name}', and this one is called '{name}'")
     try:
@@ -67,6 +61,21 @@ def use_token(text: str, folder: Path, name: str | None = None) -> str:
     except OSError as error:
         raise RunError(f"cannot keep certificates in {folder}: {error.strerror}") from None
     return token.name
+
+
+def name_in(text: str) -> str:
+    """Return the name of the site that a token is for; RunError for what is no token."""
+    return _read(text).name
+
+
+def _read(text: str) -> _Token:
+    try:
+        return msgspec.json.decode(base64.b64decode(text.strip(), validate=True), type=_Token)
+    except (binascii.Error, ValueError, msgspec.DecodeError):
+        raise RunError(
+            "this is no token of a site: one is a long line of letters, made by 'headwater site token NAME'; "
+            "was it copied in part?"
+        ) from None
 
 
 def _write(token: _Token, folder: Path) -> None:
