@@ -70,7 +70,10 @@ async def _ask(folder: StateFolder, address: tuple[str, int], question: Ask) -> 
             f"'headwater deploy --state {folder.path}' goes on with what is deployed"
         ) from None
     if not isinstance(answer, Answer):
-        raise RunError(f"the coordinator at {host}:{port} did not answer; was another one started there?")
+        raise RunError(
+            f"the coordinator at {host}:{port} hung up without an answer: either it has ended, and then 'headwater deploy "
+            f"--state {folder.path}' goes on, also with a move that had begun, or it is another one's"
+        )
     if answer.why is not None:
         raise RunError(answer.why)
     return answer.document
