@@ -5,6 +5,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import tempfile
 import time
 
 import psutil
@@ -63,10 +64,16 @@ class Mosquitto:
         return psutil.Process(self._process.pid).status() == psutil.STATUS_SLEEPING
 
     def published(self, topic, *payloads, qos=1, retain=False, version="311"):
-        """Publish lines with mosquitto's own client."""
+        """Publish lines with mosquitto's own client.
+
+        They are in a file and not in a pipe, whose writing end a child that is forked meanwhile would have, and keep open.
+        """
         retained = ["-r"] if retain else []
         command = ["mosquitto_pub", "-p", str(self.port), "-t", topic, "-q", str(qos), "-V", version, "-l", *retained]
-        subprocess.run(command, input="\n".join(payloads) + "\n", text=True, check=True, timeout=PATIENCE_S)
+        with tempfile.TemporaryFile("w+") as lines:
+            lines.write("\n".join(payloads) + "\n")
+            lines.seek(0)
+            subprocess.run(command, stdin=lines, check=True, timeout=PATIENCE_S)
 
     def listening(self, topic, count, qos=2, version="311"):
         """Start mosquitto's own subscriber; its standard output has `count` lines of topic and payload."""
