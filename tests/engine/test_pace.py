@@ -13,13 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headwater import Flow, engine, io
-from headwater.data.jit import COMPILED, kernel, service
-from headwater.engine import pace as paces
+from headwater.data.jit import COMPILED, kernel
 from headwater.engine.options import Options
 from headwater.engine.pace import FEW, FIRST, LATE_S, LONGEST_S, PROBE_S, Pace
 from headwater.engine.scheduler.batch_size import UNCOMPILED
 from headwater.engine.workers import WorkerPool
 from headwater.operators import Operator
+from slow_compiler import slow_compiler
+from waiting import wait_until
 
 RUNNERS = ["engine", "threads"]
 run_module = sys.modules[engine.EngineRun.__module__]  # `engine.run` is the function
@@ -116,27 +117,9 @@ class Twice(Operator):
 @pytest.fixture
 def compiler(monkeypatch):
     """A compiler that is not done before it is told to be, and that nothing was compiled by before."""
-    done, answer = threading.Event(), service._Request.answer
-    monkeypatch.setattr(service._Request, "answer", lambda request: (done.wait(60), answer(request)))
-    monkeypatch.setattr(service._Request, "is_there", lambda request: True)
-    monkeypatch.setattr(service, "from_cache", lambda kernel, signature: None)
-    monkeypatch.setattr(paces, "PROBE_S", 60)  # however busy this machine is
-    monkeypatch.setattr(twice, "_forms", {})
-    monkeypatch.setattr(twice, "_loaded", {})
-    monkeypatch.setattr(service, "_requests", {})
     monkeypatch.setattr(Twice, "sizes", [], raising=False)
-    yield done
-    done.set()
-    service.wait_until_compiled()
-
-
-def until(holds):
-    pause = threading.Event()
-    for _ in range(6000):
-        if holds():
-            return
-        pause.wait(0.01)
-    raise AssertionError("it never came to that")
+    with slow_compiler(monkeypatch, twice, threading.Event()) as done:
+        yield done
 
 
 @pytest.mark.skipif(not COMPILED, reason="nothing is compiled without Numba")
@@ -146,7 +129,7 @@ def test_a_generator_that_is_too_fast_for_uncompiled_kernels_waits_for_the_compi
     source = io.Generate(lambda n: {"n": n}, {"n": int}, 1e6, count=50_000)
     flow.read("read", source).apply("twice", Twice).write("keep", kept)
     run = engine.start(flow, on=on)
-    until(lambda: "source read waits until kernels are compiled, once on this machine" in caplog.text)
+    wait_until(lambda: "source read waits until kernels are compiled, once on this machine" in caplog.text)
     assert 0 < run.sample().records_in < 50_000
     assert "being compiled, once on this machine" in run.status_line()
     compiler.set()
@@ -181,7 +164,7 @@ def test_a_step_does_not_hang_while_its_kernels_are_being_compiled(on, compiler,
     flow = Flow("slow")
     flow.read("read", io.Items([{"n": 1}])).apply("slow", Slow).write("keep", io.Discard())
     run = engine.start(flow, on=on, hang="20 ms", on_hang="stop")
-    until(lambda: "its kernels are still being compiled" in caplog.text)
+    wait_until(lambda: "its kernels are still being compiled" in caplog.text)
     released.set()
     assert run.wait().left == 0
     assert caplog.text.count("step slow has been at the same 1 records") == 1

@@ -10,13 +10,14 @@ import numpy as np
 import pytest
 
 from headwater import Flow, engine, io
-from headwater.data.jit import COMPILED, kernel, service
-from headwater.engine import pace as paces
+from headwater.data.jit import COMPILED, kernel
 from headwater.engine.lanes import compiling
 from headwater.engine.lanes.compiling import SharedCompiling
 from headwater.engine.lanes.share import ShareReader, shared
 from headwater.flow.endpoints import clock_of
 from headwater.operators import Operator
+from slow_compiler import slow_compiler
+from waiting import wait_until
 
 COUNT = 100_000
 
@@ -101,28 +102,10 @@ class TwiceInLaneOne(Operator):
 def compiler(monkeypatch):
     """A compiler that is not done, in any lane, before it is told to be, and that nothing was compiled by before."""
     context = multiprocessing.get_context("fork")
-    done, answer = context.Event(), service._Request.answer
-    monkeypatch.setattr(service._Request, "answer", lambda request: (done.wait(60), answer(request)))
-    monkeypatch.setattr(service._Request, "is_there", lambda request: True)
-    monkeypatch.setattr(service, "from_cache", lambda kernel, signature: None)
-    monkeypatch.setattr(paces, "PROBE_S", 60)  # however busy this machine is
-    monkeypatch.setattr(twice, "_forms", {})
-    monkeypatch.setattr(twice, "_loaded", {})
-    monkeypatch.setattr(service, "_requests", {})
     monkeypatch.setattr(TwiceInLaneOne, "here", os.getpid(), raising=False)
     monkeypatch.setattr(TwiceInLaneOne, "asked", context.Event(), raising=False)
-    yield done
-    done.set()
-    service.wait_until_compiled()
-
-
-def until(holds):
-    pause = threading.Event()
-    for _ in range(6000):
-        if holds():
-            return
-        pause.wait(0.01)
-    raise AssertionError("it never came to that")
+    with slow_compiler(monkeypatch, twice, context.Event()) as done:
+        yield done
 
 
 @pytest.mark.skipif(not COMPILED, reason="nothing is compiled without Numba")
@@ -133,7 +116,7 @@ def test_a_generator_waits_for_what_another_lane_has_compiled(kept, compiler, ca
     flow.read("read", source).apply("twice", TwiceInLaneOne).write("keep", io.JsonLines(out))
     options = {"checkpoint": tmp_path / "state"} if kept else {}
     run = engine.start(flow, lanes=2, **options)
-    until(lambda: "source read waits until kernels are compiled" in caplog.text)
+    wait_until(lambda: "source read waits until kernels are compiled" in caplog.text)
     assert 0 < run.sample().records_in < COUNT
     compiler.set()
     assert run.wait().last.records_in == COUNT
