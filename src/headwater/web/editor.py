@@ -27,7 +27,9 @@ class Editor(ui.element, component="editor.js"):  # type: ignore[misc, call-arg]
         self.update()
 
     def mark(self, text: str, fault: Mapping[str, Any] | None) -> None:
-        """Mark what is wrong in a text, for as long as it is that."""
+        """Mark what is wrong in a text, for as long as it is that; what was said of one before comes too late."""
+        if text != self.text:
+            return
         self._props["fault"] = None if fault is None else {**fault, "of": text}
         self.update()
 
