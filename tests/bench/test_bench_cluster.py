@@ -1,9 +1,14 @@
 """What the experiment on a cluster tells of its runs, and when it kills a worker; runs of Spark's are stood in for."""
 
+import subprocess
 from contextlib import contextmanager
+from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
+from headwater.rate import cgroups
 from headwater_bench.experiments import cluster as bench
 
 
@@ -21,6 +26,9 @@ class Cluster:
     def add_worker(self):
         self._done.append("join")
 
+    def worker_processes(self):
+        return [11, 12]
+
     def executors(self):
         return 3
 
@@ -28,23 +36,26 @@ class Cluster:
 @pytest.fixture
 def runs(monkeypatch):
     """Stand in for a cluster, and for runs on it that are twice as fast and find what `found` has; return what was done."""
-    done, found = [], {"local": "b\na\n", "cluster": "a\nb\n", "changed": "b\na\n"}
+    done, found = [], {"local": ["b", "a"], "one worker": ["a", "b"], "cluster": ["a", "b"], "changed": ["b", "a"]}
 
     @contextmanager
     def standalone(workers):
         done.append(f"{workers} workers")
         yield Cluster(done)
 
-    def run(master, path, out, hear=lambda read: None):
-        done.append(f"{out.stem} on {master.split(':')[0]}")
+    def run(master, path, out, place=lambda pid: None, hear=lambda read: None):
+        form = out.name.rsplit("-", 1)[0]
+        done.append(f"{form} on {master.split(':')[0]}")
         assert path.read_bytes().count(b"\n") == 900
-        out.write_text(found[out.stem])
-        step_s = 2.0 if master == "local[1]" else 1.0
+        out.mkdir()
+        pq.write_table(pa.table({"result": found[form]}), out / "part.parquet")
+        step_s = {"local": 2.0, "one worker": 1.25}.get(form, 1.0)
         told = [(at * step_s, read) for at, read in enumerate((0, 250, 400, 400, 700, 900, 900))]
         for _, read in told:
             hear(read)
         return told
 
+    monkeypatch.setattr(bench.cgroups, "find", lambda: None)
     monkeypatch.setattr(bench, "standalone", standalone)
     monkeypatch.setattr(bench, "_run", run)
     return done, found
@@ -53,16 +64,34 @@ def runs(monkeypatch):
 def test_a_cluster_is_compared_with_one_core_and_changed_amid_a_run(runs, tmp_path):
     answer = bench.run(messages=900, output=tmp_path)
     assert answer["over_local"] == 2
-    assert answer["rates"] == {"local": round(500 / 6), "cluster": round(500 / 3)}  # from 400 to 900
-    assert answer["equal"] == {"cluster": True, "changed": True}
+    assert answer["over_one_worker"] == 1.25
+    rates = {"local": round(500 / 6), "one worker": round(500 / 3.75), "cluster": round(500 / 3)}  # from 400 to 900
+    assert answer["rates"] == rates
+    assert answer["equal"] == {"one worker": True, "cluster": True, "changed": True}
     assert runs[0][-4:] == ["2 workers", "changed on spark", "kill 0", "join"]
     assert (answer["killed_at"], answer["joined_at"], answer["executors"]) == (400, 400, 3)
-    assert "2.0 times as many" in bench.table(answer)
-    assert (tmp_path / "cluster.csv").read_text().count("\n") == 3
+    assert "2.0 times local[1], 1.25 times one worker" in bench.table(answer)
+    assert "unbounded" in bench.table(answer)
+    assert (tmp_path / "cluster.csv").read_text().count("\n") == 4
 
 
 def test_other_results_are_told(runs):
-    runs[1]["changed"] = "a\n"
+    runs[1]["changed"] = ["a"]
     answer = bench.run(messages=900)
-    assert answer["equal"] == {"cluster": True, "changed": False}
+    assert answer["equal"] == {"one worker": True, "cluster": True, "changed": False}
     assert bench.table(answer).endswith("NO")
+
+
+def test_a_machine_that_is_played_has_its_share_and_no_more():
+    groups = cgroups.find()
+    if groups is None or groups.version != 1:
+        pytest.skip("no control groups of version 1 can be made here")
+    with subprocess.Popen(["sleep", "60"]) as process, bench._Machines() as machines:
+        machines.bound(process.pid)
+        lines = [line.split(":") for line in Path(f"/proc/{process.pid}/cgroup").read_text().splitlines()]
+        folder = groups.base / next(Path(group).name for _, parts, group in lines if "cpu" in parts.split(","))
+        quota, period = (int((folder / f"cpu.cfs_{what}_us").read_text()) for what in ("quota", "period"))
+        assert quota / period == pytest.approx(machines.cores, rel=0.01)
+        process.kill()
+        process.wait()
+    assert not folder.exists()

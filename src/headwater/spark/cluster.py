@@ -56,6 +56,10 @@ class Cluster:
         worker.wait()
         self._await(len(self._workers))
 
+    def worker_processes(self) -> list[int]:
+        """Return the processes of the workers that live, in the order of coming."""
+        return [worker.pid for worker in self._workers.values()]
+
     def executors(self) -> int:
         """Return how many executors its workers have started so far."""
         return sum(path.is_dir() for path in self.folder.glob("app-*/*"))

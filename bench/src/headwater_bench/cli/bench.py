@@ -351,10 +351,10 @@ def backfill(
 
 @_experiment
 def cluster(
-    messages: Annotated[int | None, typer.Option(help="messages in a run [default: 300,000]")] = None,
+    messages: Annotated[int | None, typer.Option(help="messages in a run [default: 600,000]")] = None,
     repeats: Repeats = None,
 ) -> Options:
-    """STATS on a standalone cluster of two workers beside one core; a worker is killed, and a third joins."""
+    """STATS on a standalone cluster of two workers beside local[1] and one worker; one is killed, and a third joins."""
     return {"messages": messages, "repeats": repeats}
 
 

@@ -1,8 +1,12 @@
-"""STATS on a standalone cluster of this machine beside one core of it; a worker that is killed, and one that joins.
+"""STATS on a standalone cluster of this machine beside `local[1]`; a worker that is killed, and one that joins.
 
-Each run is a process of its own: on `local[1]`, on two workers of one core each, and on two of which one is killed when a
-third of the messages is read, whereupon a third one joins. Results are compared line by line with those of the first run. A
-rate counts behind the first third, when executors have started and Java has compiled.
+A cluster is several machines, and this is one. So each machine that is played has a share of this one and no more, by a
+control group: the one of `local[1]`, on which Java and Python share what it has, and those of the workers of one core each.
+What is left is the driver's and the master's. Where no groups can be made nothing is bounded, and that is told.
+
+Each run is a process of its own: on `local[1]`, on one worker, on two, and on two of which one is killed when a third of the
+messages is read, whereupon a third one joins. Results, which tasks write into a table, are compared record by record with
+those of the first run. A rate counts behind the first third, when executors have started and Java has compiled.
 """
 
 from __future__ import annotations
@@ -15,15 +19,18 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
 from headwater.cores import whole_cores
+from headwater.deploy.local.quota import Quotas
 from headwater.errors import RunError
 from headwater.flow.ranges import Sizes
-from headwater.io import Csv
+from headwater.io import ParquetTable
 from headwater.processes import ending
+from headwater.rate import cgroups
 from headwater.spark.cluster import Cluster, standalone
 from headwater_bench.experiments.rows import write_rows
 from headwater_bench.riot.city import CityStream
@@ -31,7 +38,8 @@ from headwater_bench.riot.generate import messages as generated
 from headwater_bench.riot.sources import MessageFile
 from headwater_bench.riot.stats import stats
 
-MESSAGES, QUICK = 300_000, 30_000
+MESSAGES, QUICK = 600_000, 60_000
+SHARE = 0.3  #: of this machine's cores that each machine which is played has; a third is the driver's and the master's
 SENSORS = 2_700
 _BATCHES = 12  #: micro-batches of a run, so that there are moments between them
 _TOLD_S = 0.2
@@ -46,26 +54,31 @@ def run(
 ) -> dict[str, Any]:
     """Compare; `messages` are those of one run."""
     count, times = messages or (QUICK if quick else MESSAGES), repeats or (1 if quick else 3)
-    rates: dict[str, list[float]] = {"local": [], "cluster": []}
-    with tempfile.TemporaryDirectory(prefix="headwater-bench-") as name:
+    rates: dict[str, list[float]] = {form: [] for form in ("local", "one worker", "cluster")}
+    with tempfile.TemporaryDirectory(prefix="headwater-bench-") as name, _Machines() as machines:
         folder = Path(name)
         path = folder / "messages.txt"
         _write(path, count)
-        for _ in range(times):
-            rates["local"].append(_rate(_run("local[1]", path, folder / "local.csv"), count))
-            with standalone(workers=2) as cluster:
-                rates["cluster"].append(_rate(_run(cluster.url, path, folder / "cluster.csv"), count))
-        with standalone(workers=2) as cluster:
-            change = _Change(cluster, count)
-            _run(cluster.url, path, folder / "changed.csv", change)
+        for turn in range(times):
+            rates["local"].append(_rate(_run("local[1]", path, folder / f"local-{turn}", machines.bound), count))
+            for form, workers in (("one worker", 1), ("cluster", 2)):
+                with machines.cluster(workers) as cluster:
+                    rates[form].append(_rate(_run(cluster.url, path, folder / f"{form}-{turn}"), count))
+        with machines.cluster(2) as cluster:
+            change = _Change(cluster, count, machines.bound)
+            _run(cluster.url, path, folder / "changed", hear=change)
             executors = cluster.executors()
-        expected = _lines(folder / "local.csv")
-        equal = {form: _lines(folder / f"{form}.csv") == expected for form in ("cluster", "changed")}
+        expected = _records(folder / "local-0")
+        equal = {form: _records(folder / f"{form}-0") == expected for form in ("one worker", "cluster")}
+        equal["changed"] = _records(folder / "changed") == expected
+    medians = {form: round(statistics.median(each)) for form, each in rates.items()}
     answer: dict[str, Any] = {
         "messages": count,
         "results": len(expected),
-        "rates": {form: round(statistics.median(tried)) for form, tried in rates.items()},
+        "rates": medians,
         "over_local": round(statistics.median(map(_ratio, rates["cluster"], rates["local"])), 2),
+        "over_one_worker": round(statistics.median(map(_ratio, rates["cluster"], rates["one worker"])), 2),
+        "cores_of_a_machine": machines.cores,
         "equal": equal,
         "killed_at": change.killed_at,
         "joined_at": change.joined_at,
@@ -74,16 +87,44 @@ def run(
         "repeats": times,
     }
     if output is not None:
-        rows = [{"form": form, "messages_per_s": rate} for form, rate in answer["rates"].items()]
-        write_rows(rows, output / "cluster.csv")
+        write_rows([{"form": form, "messages_per_s": rate} for form, rate in medians.items()], output / "cluster.csv")
     return answer
+
+
+class _Machines(AbstractContextManager["_Machines"]):
+    """Bounds processes to what a machine has that is played on this one, where control groups can be made."""
+
+    def __init__(self) -> None:
+        groups = cgroups.find()
+        self._quotas = None if groups is None else Quotas(groups)
+        self._count = 0
+        #: what each has; None where nothing is bounded
+        self.cores = None if groups is None else round(SHARE * whole_cores(), 2)
+
+    def __exit__(self, *raised: object) -> None:
+        if self._quotas is not None:
+            self._quotas.close()
+
+    def bound(self, pid: int) -> None:
+        """Have a process, and all that it will start, be on a machine of its own."""
+        if self._quotas is not None and self.cores is not None:
+            self._quotas.bound(pid, self._count, self.cores)
+            self._count += 1
+
+    @contextmanager
+    def cluster(self, workers: int) -> Iterator[Cluster]:
+        """Run a cluster each of whose workers is on a machine of its own."""
+        with standalone(workers=workers) as cluster:
+            for pid in cluster.worker_processes():
+                self.bound(pid)
+            yield cluster
 
 
 class _Change:
     """Kills a worker when a third of the messages is read, and has another one join soon after."""
 
-    def __init__(self, cluster: Cluster, count: int) -> None:
-        self._cluster, self._count = cluster, count
+    def __init__(self, cluster: Cluster, count: int, bound: Callable[[int], None]) -> None:
+        self._cluster, self._count, self._bound = cluster, count, bound
         self.killed_at = self.joined_at = 0  #: messages that were read by then
 
     def __call__(self, read: int) -> None:
@@ -93,6 +134,7 @@ class _Change:
             self.killed_at = read
         elif self.killed_at and not self.joined_at:
             self._cluster.add_worker()
+            self._bound(self._cluster.worker_processes()[-1])
             self.joined_at = read
 
 
@@ -103,17 +145,27 @@ def _write(path: Path, count: int) -> None:
             file.writelines(line + b"\n" for line in generated(city, first, min(size, count - first)).bytes_list())
 
 
-def _lines(path: Path) -> list[str]:
+def _records(table: Path) -> list[tuple[Any, ...]]:
     """Return the results of a run in an order that does not depend on which bucket was first."""
-    return sorted(path.read_text().splitlines())
+    import pyarrow.dataset
+
+    columns = pyarrow.dataset.dataset(table, format="parquet").to_table()
+    return sorted(zip(*(columns[name].to_pylist() for name in sorted(columns.column_names)), strict=True), key=repr)
 
 
-def _run(master: str, path: Path, out: Path, hear: Callable[[int], None] = lambda read: None) -> Told:
-    """Run the flow in a process of its own, and let somebody hear how far it has come."""
+def _run(
+    master: str,
+    path: Path,
+    out: Path,
+    place: Callable[[int], None] = lambda pid: None,
+    hear: Callable[[int], None] = lambda read: None,
+) -> Told:
+    """Run the flow in a process of its own, put where `place` has it, and let somebody hear how far it has come."""
     command = [sys.executable, "-m", "headwater_bench.experiments.cluster", master, str(path), str(out)]
     told: Told = []
     with tempfile.TemporaryFile("w+") as said:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=said, text=True)
+        place(process.pid)
         timer = threading.Timer(_PATIENCE_S, process.kill)
         timer.start()
         try:
@@ -146,14 +198,16 @@ def _ratio(one: float, other: float) -> float:
 
 def table(answer: dict[str, Any]) -> str:
     """Show what was measured, in words."""
-    rates, equal = answer["rates"], answer["equal"]
+    rates, equal, cores = answer["rates"], answer["equal"], answer["cores_of_a_machine"]
+    machine = "unbounded: no control groups here" if cores is None else f"each machine with {cores} cores of this one"
     return "\n".join(
         [
-            f"STATS over {answer['messages']:,} messages: {rates['local']:,}/s on local[1], {rates['cluster']:,}/s on two "
-            f"workers of one core each, {answer['over_local']} times as many ({answer['machine']})",
-            f"the same results: {'yes' if equal['cluster'] else 'NO'}; with a worker killed after {answer['killed_at']:,} "
-            f"messages and one that joined after {answer['joined_at']:,}, on {answer['executors']} executors in all: "
-            f"{'yes' if equal['changed'] else 'NO'}",
+            f"STATS over {answer['messages']:,} messages ({answer['machine']}; {machine}): {rates['local']:,}/s on "
+            f"local[1], {rates['one worker']:,}/s on one worker, {rates['cluster']:,}/s on two: "
+            f"{answer['over_local']} times local[1], {answer['over_one_worker']} times one worker",
+            f"the same results: {'yes' if equal['cluster'] and equal['one worker'] else 'NO'}; with a worker killed after "
+            f"{answer['killed_at']:,} messages and one that joined after {answer['joined_at']:,}, on "
+            f"{answer['executors']} executors in all: {'yes' if equal['changed'] else 'NO'}",
         ]
     )
 
@@ -163,7 +217,7 @@ def _main(master: str, path: Path, out: Path) -> None:
     from headwater import spark
 
     sizes = Sizes(2, batch_bytes=max(1, path.stat().st_size // _BATCHES))
-    running = spark.start(stats(MessageFile(path), publish=Csv(out)), master=master, sizes=sizes)
+    running = spark.start(stats(MessageFile(path), publish=ParquetTable(out)), master=master, sizes=sizes)
     over = None
     while over is None:
         over = running.wait(_TOLD_S)
