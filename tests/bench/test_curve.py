@@ -16,12 +16,10 @@ from headwater_bench.experiments.surroundings import Watch
 from headwater_bench.experiments.sustained import (
     FLOWS,
     Point,
-    copies_of,
     measured,
     together,
-    when_done_with,
 )
-from headwater_bench.experiments.warmed import Warmed
+from headwater_bench.experiments.warmed import Warmed, copies_of, when_done_with
 from headwater_bench.riot.etl import etl
 from headwater_bench.riot.generate import messages, stream
 from headwater_bench.riot.sources import generated, repeated

@@ -19,6 +19,7 @@ from headwater_bench.experiments import gil, plots, riot, riot_figures
 from headwater_bench.experiments.riot_figures import compared_at
 from headwater_bench.experiments.trial import Trial
 from headwater_bench.riot.generate import messages, stream
+from headwater_bench.riot.sources import generated
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +66,7 @@ def test_every_case_is_written_and_drawn(result):
 
 def test_a_run_that_loses_a_record_does_not_count(tmp_path):
     bench = riot._Bench("pred", "null", tmp_path, wide=False)
-    report = engine.run(bench.flow(500), seconds=0.2)
+    report = engine.run(bench.flow(500, generated("CITY", 500)), seconds=0.2)
     bench.check(report)
     report.last.records_out["publish"] -= 1
     with pytest.raises(AssertionError, match="expected"):

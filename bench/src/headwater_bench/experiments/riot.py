@@ -1,7 +1,8 @@
 """RIoTBench on the engine: what rate each policy sustains within a latency bound, beside one thread per step.
 
-Sources are open loop. Each run is checked for what must come out before it counts. Beside policies, it tries how much of a
-queue an activation takes, how many workers there are, how long messages are, and kernels that keep the interpreter's lock.
+Sources are open loop, and begin when a flow is warm. Each run is checked for what must come out before it counts. Beside
+policies, it tries how much of a queue an activation takes, how many workers there are, how long messages are, and kernels
+that keep the interpreter's lock.
 
 By default it has what the EdgeWise paper shows, and should end in some twenty minutes on two cores: PRED, STATS and ETL at
 eight rates, closest near capacity (there is no figure of TRAIN), and each of the other questions with one flow (`ASKED_OF`).
@@ -14,7 +15,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +24,11 @@ from headwater.data.column import Text
 from headwater.data.jit import wait_until_compiled
 from headwater.errors import RunError, listed, suggestion
 from headwater.flow import Flow
-from headwater.flow.endpoints import Sink
+from headwater.flow.endpoints import Sink, Source
 from headwater.metrics import Report
 from headwater_bench.experiments import gil
+from headwater_bench.experiments.sustained import FLOWS as SUBJECTS
+from headwater_bench.experiments.sustained import ROUND
 from headwater_bench.experiments.trial import (
     BOUND_MS,
     CONFIGS,
@@ -40,6 +43,7 @@ from headwater_bench.experiments.trial import (
     sweep,
     write_csv,
 )
+from headwater_bench.experiments.warmed import Warmed
 from headwater_bench.riot.etl import etl
 from headwater_bench.riot.generate import messages, stream
 from headwater_bench.riot.pred import pred
@@ -57,6 +61,7 @@ SHOWN = ("pred", "stats", "etl")  #: the flows of the paper's figure 7
 #: the flow of which is asked what is varied beside policies, unless an option says more; the paper's figure 11 has STATS
 ASKED_OF = {"takes": "stats", "workers": "pred", "paddings": "pred"}
 _PADDED = 2**12  #: messages that are made longer, and repeated
+_MORE_THAN_ANY_HZ = 1e7
 _COMPARED = ("threads", "longest_queue")  #: what is tried with longer messages
 
 
@@ -183,12 +188,17 @@ class _Bench:
     def __init__(self, name: str, sink: str, models: Path, wide: bool) -> None:
         self.name, self._sink, self._models, self._wide = name, sink, models, wide
 
-    def flow(self, rate_hz: float, padding: int = 0) -> Flow:
-        """Build the flow anew, its source at a rate."""
-        sink = _sink(self._sink, self.name)
+    def source(self, rate_hz: float, padding: int = 0) -> Warmed | None:
+        """Return messages at a rate, behind as many as make the flow warm; TRAIN has triggers, and what it learns from."""
         if self.name == "train":
+            return None
+        return Warmed(repeated(padded(padding), rate_hz), SUBJECTS[self.name].rounds * ROUND)
+
+    def flow(self, rate_hz: float, source: Source | None) -> Flow:
+        """Build the flow anew."""
+        sink = _sink(self._sink, self.name)
+        if source is None:
             return train(triggers(rate_hz), models=self._models, publish=sink)
-        source = repeated(padded(padding), rate_hz) if padding else generated("CITY", rate_hz)
         if self.name == "etl":
             return etl(source, publish=sink, wide=self._wide)
         return stats(source, publish=sink) if self.name == "stats" else pred(source, publish=sink)
@@ -220,8 +230,9 @@ class _Bench:
         padding: int = 0,
     ) -> Trial:
         """Run one configuration at one rate."""
+        source = self.source(rate_hz, padding)
         return measured(
-            self.flow(rate_hz, padding),
+            self.flow(rate_hz, source),
             self.check,
             subject=self.name,
             config=config,
@@ -231,12 +242,14 @@ class _Bench:
             repeat=repeat,
             offered_hz=rate_hz,
             seconds=seconds,
+            warmed=source,
         )
 
     def warm_up(self) -> None:
         """Run for a moment, and wait until what is needed is compiled."""
         # where kernels keep the lock, they are compiled while records wait
-        engine.run(self.flow(20 if self.name == "train" else 500), seconds=0.5, hang="10 min")
+        source = None if self.name == "train" else generated("CITY", 500)
+        engine.run(self.flow(20, source), seconds=0.5, hang="10 min")
         wait_until_compiled()
 
 
@@ -248,10 +261,11 @@ def _sink(sink: str, name: str) -> Sink | None:
     return Mqtt(sink, f"riot/{name}", payload="text" if name == "etl" else "json")
 
 
+@cache
 def padded(padding: int) -> Text:
     """Return messages that say the same in more bytes: spaces, which any reader of JSON has to pass over."""
-    plain = messages(stream("CITY"), 0, _PADDED)
-    return Text.of([text[0] + " " * padding + text[1:] for text in plain.tolist()])
+    plain = messages(stream("CITY"), 0, _PADDED if padding else ROUND)
+    return Text.of([text[0] + " " * padding + text[1:] for text in plain.tolist()]) if padding else plain
 
 
 def capacity_hz(name: str, sink: str, wide: bool, seconds: float) -> float:
@@ -259,9 +273,7 @@ def capacity_hz(name: str, sink: str, wide: bool, seconds: float) -> float:
     with tempfile.TemporaryDirectory() as models:
         bench = _Bench(name, sink, Path(models), wide)
         bench.warm_up()
-        report = engine.run(bench.flow(1e7), seconds=max(seconds, 1.0))
-        bench.check(report)
-    return report.last.records_in / report.seconds
+        return bench.tried(max(seconds, 1.0), "oldest_first", _MORE_THAN_ANY_HZ, 0).out_hz
 
 
 def _loads(capacity_hz: float, quick: bool) -> list[float]:

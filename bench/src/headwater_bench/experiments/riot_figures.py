@@ -111,9 +111,10 @@ def _rates(
             axis.set(title=f"{flow.upper()}, {_WAYS[way]}", xlabel=x_label, ylabel=y_label, yscale=scale, xscale="log")
             decades(axis.xaxis)
             if y == "p99_ms":
+                decades(axis.yaxis)
                 axis.axhline(BOUND_MS, color="#888888", linestyle=":", linewidth=1, label=f"bound: {BOUND_MS:g} ms")
     axes[0][0].legend(fontsize=7)
-    fig.suptitle(title)
+    fig.suptitle(title, fontsize=10 if len(flows) == 1 else 12)
     fig.savefig(path, dpi=110)
 
 

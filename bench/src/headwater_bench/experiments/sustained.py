@@ -21,10 +21,9 @@ from headwater.data.jit import wait_until_compiled
 from headwater.engine import EngineRun
 from headwater.flow import Flow
 from headwater.flow.endpoints import Source
-from headwater.metrics import Report, Sample
 from headwater_bench.experiments.surroundings import Watch
 from headwater_bench.experiments.trial import BOUND_MS
-from headwater_bench.experiments.warmed import Warmed
+from headwater_bench.experiments.warmed import Warmed, copies_of, when_done_with
 from headwater_bench.riot.etl import etl
 from headwater_bench.riot.generate import messages, stream
 from headwater_bench.riot.pred import pred
@@ -136,31 +135,6 @@ def measured(name: str, on: str, load: float, rate_hz: float, subject: Subject, 
         held=seen.backpressure_s / seen.at_s,
         **around._asdict(),
     )
-
-
-def copies_of(report: Report, warm: Sample) -> float:
-    """Return how many results a message has had since a flow was warm, and raise if any was lost on the way."""
-    if report.dead_letters or report.shed or report.left:
-        raise AssertionError(
-            f"{report.flow}: {report.dead_letters} dead letters, shed {report.shed}, {report.left} left"
-        )
-    taken = report.last.records_in - warm.records_in
-    return (sum(report.last.records_out.values()) - sum(warm.records_out.values())) / max(1, taken) or 1.0
-
-
-def when_done_with(running: EngineRun, count: int) -> Sample:
-    """Wait until so many messages were taken and all that came of them is out."""
-    looks = 0  # in a row at which that was so: a single one may fall between two hands
-    while True:
-        sample = running.sample()
-        done = sample.records_in == count and not any(step.left for step in sample.steps.values())
-        looks = looks + 1 if done else 0
-        if looks == 2:
-            return sample
-        report = running.wait(0.01)
-        if report is not None:
-            taken = report.last.records_in
-            raise AssertionError(f"{running.flow.name} ended before it was warm, at {taken} of {count} messages")
 
 
 @cache

@@ -20,6 +20,7 @@ from headwater.cores import whole_cores
 from headwater.engine.policy import POLICIES
 from headwater.flow import Flow
 from headwater.metrics import Report, variation
+from headwater_bench.experiments.warmed import Warmed, copies_of, when_done_with
 
 CONFIGS = ("threads", *POLICIES)
 BOUND_MS = 100.0
@@ -61,16 +62,21 @@ def measured(
     repeat: int = 0,
     workers: int = 0,
     padding: int = 0,
+    warmed: Warmed | None = None,
     idle: Callable[[str], bool] = lambda step: False,
 ) -> Trial:
     """Run a flow whose source makes `offered_hz`, warm it up, measure, let it drain and check the whole of it.
 
     `check` raises unless exactly what must come out came out, and returns how many records that is for each that went in.
-    `idle` names steps that compute nothing, which would distort the balance.
+    `warmed` is the source of a flow that says less of what it has seen seldom: time begins when it has worked off the first
+    messages. `idle` names steps that compute nothing, which would distort the balance.
     """
     on, policy = ("threads", "longest_queue") if config == "threads" else ("engine", config)
     counted: dict[str, Any] = {"workers": workers} if workers else {}
     running = engine.start(flow, on=on, policy=policy, take=int(take) if take.isdigit() else take, **counted)
+    warm = None if warmed is None else when_done_with(running, warmed.first)
+    if warmed is not None:
+        warmed.go.set()
     time.sleep(_WARM_UP * seconds)
     first = running.sample()
     time.sleep(seconds)
@@ -79,6 +85,8 @@ def measured(
     report = running.wait()
     assert report is not None
     copies = check(report)
+    if warm is not None:
+        copies = copies_of(report, warm)
     span_s = last.at_s - first.at_s
     latency, emitted = last.latency.minus(first.latency), last.emit_latency.minus(first.emit_latency)
     sources = {step.name for step in flow.in_order() if step.is_source}

@@ -1,4 +1,4 @@
-"""A source that first warms a flow up: messages as fast as they are taken, then, once it is let go, at a rate."""
+"""Warming a flow up: its source gives messages as fast as they are taken, and once it is let go, others at a rate."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import threading
 
 from headwater.data.batch import Batch, stamped
 from headwater.data.schema import Schema
+from headwater.engine import EngineRun
 from headwater.flow.endpoints import Reject
 from headwater.io import Generate
+from headwater.metrics import Report, Sample
 
 
 class Warmed:
@@ -49,3 +51,28 @@ class _WarmedReader:
 
     def close(self) -> None:
         self._paced.close()
+
+
+def copies_of(report: Report, warm: Sample) -> float:
+    """Return how many results a message has had since a flow was warm, and raise if any was lost on the way."""
+    if report.dead_letters or report.shed or report.left:
+        raise AssertionError(
+            f"{report.flow}: {report.dead_letters} dead letters, shed {report.shed}, {report.left} left"
+        )
+    taken = report.last.records_in - warm.records_in
+    return (sum(report.last.records_out.values()) - sum(warm.records_out.values())) / max(1, taken) or 1.0
+
+
+def when_done_with(running: EngineRun, count: int) -> Sample:
+    """Wait until so many messages were taken and all that came of them is out."""
+    looks = 0  # in a row at which that was so: a single one may fall between two hands
+    while True:
+        sample = running.sample()
+        done = sample.records_in == count and not any(step.left for step in sample.steps.values())
+        looks = looks + 1 if done else 0
+        if looks == 2:
+            return sample
+        report = running.wait(0.01)
+        if report is not None:
+            taken = report.last.records_in
+            raise AssertionError(f"{running.flow.name} ended before it was warm, at {taken} of {count} messages")
