@@ -8,6 +8,7 @@ from pathlib import Path
 from typer.testing import CliRunner
 
 from headwater.cli import add_commands, app
+from headwater.errors import HeadwaterError, exit_code_of
 
 LEVELS = [
     {"tank": "a", "height": 140, "at": 0},
@@ -58,7 +59,8 @@ def test_a_time_that_is_none_is_refused_by_its_option(tmp_path: Path) -> None:
     add_commands()
     wrong = ["query", "from levels select tank", "--input", str(tmp_path / "levels.jsonl"), "--time", "tank"]
     result = CliRunner().invoke(app, wrong)
-    assert result.exit_code != 0
+    assert isinstance(result.exception, HeadwaterError)
+    assert exit_code_of(result.exception) == 2
     assert "--time tank: in levels.jsonl this column is text; event time is in moments such as" in repr(
         result.exception
     )

@@ -40,6 +40,21 @@ def test_run_prints_one_json_document(headwater):
     assert all(keys <= step.keys() for step in document["steps"])
 
 
+@pytest.mark.parametrize("lanes", [(), ("--lanes", "2")])
+def test_what_a_flow_prints_is_not_among_the_document(headwater, tmp_path, lanes):
+    (tmp_path / "talks.py").write_text(
+        "from headwater import Flow, io\nprint('imported')\nflow = Flow('talks')\n\n\n"
+        "def shown(record):\n    print('record', record['n'])\n    return record\n\n\n"
+        "flow.read('r', io.Items([{'n': 1}])).map('m', shown).write('w', io.Discard())\n"
+    )
+    code, out, err = headwater("run", "talks.py", "--json", *lanes)
+    assert code == 0
+    assert json.loads(out)["records_in"] == 1
+    assert "imported" in err
+    assert "record 1" in err
+    assert "imported" in headwater("run", "talks.py", *lanes)[1]
+
+
 @pytest.mark.parametrize(
     ("words", "code"),
     [

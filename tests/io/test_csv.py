@@ -136,6 +136,26 @@ def test_a_quoted_field_may_span_lines_and_reads(path, rejected, end):
     assert rejected == []
 
 
+@pytest.mark.parametrize("text", ["7,inside\n" * 20_000, "x" * 200_000], ids=["many lines", "long"])
+def test_a_text_that_was_written_is_read_however_long_it_is(path, rejected, text):
+    schema = Schema.of({"n": int, "t": str})
+    rows = [{"n": 1, "t": "a"}, {"n": 2, "t": text}, {"n": 3, "t": "c"}]
+    writer = Csv(path).open(schema)
+    assert not writer.write(Batch.of({"n": [1, 2, 3], "t": [row["t"] for row in rows]}, schema))
+    writer.close()
+    for limit in (1, 50):
+        assert read(Csv(path, schema), rejected, limit) == rows
+    assert rejected == []
+
+
+def test_lines_behind_a_forgotten_quote_are_read_without_looking_for_its_end_in_all_of_the_file(path, rejected):
+    path.write_text('id,n\n"a,1\n' + "".join(f"b,{n}\n" for n in range(150_000)) + '"c\nd",150000\n')
+    rows = read(Csv(path, {"id": str, "n": int}), rejected, 1000)
+    assert [row["n"] for row in rows] == list(range(150_001))
+    assert rows[-1]["id"] == "c\nd"
+    assert [why for _, why in rejected] == [f"{path} line 2: a quote is opened and never closed"]
+
+
 def test_a_forgotten_quote_costs_one_row_and_not_the_file(path, rejected):
     path.write_text('id,n\n"a,1\n' + "".join(f"b,{n}\n" for n in range(500)))
     assert [row["n"] for row in read(Csv(path, {"id": str, "n": int}), rejected)] == list(range(500))

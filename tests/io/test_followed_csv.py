@@ -51,6 +51,18 @@ def test_rows_are_read_as_they_are_written_and_each_file_has_a_header(path):
     reader.close()
 
 
+def test_what_follows_a_forgotten_quote_waits_for_64_lines_and_not_for_the_end(path):
+    rejected = []
+    reader = io.Csv(path, FIELDS, follow=True).open(lambda text, why: rejected.append(why))
+    add(path, 'n,said\n1,"a\n' + "".join(f"{n},b\n" for n in range(2, 64)))
+    for _ in range(20):
+        assert reader.read(5, 0.1).length == 0
+    add(path, "64,b\n65,b\n")
+    assert taken(reader, 64) == [(n, "b") for n in range(2, 66)]
+    assert rejected == [f"{path} line 2: a quote is opened and never closed"]
+    reader.close()
+
+
 def test_a_later_reader_knows_the_columns_of_the_file_that_it_goes_on_with(path):
     add(path, "said,more,n\na,-,1\nb,-,2\n")
     reader = io.Csv(path, FIELDS, follow=True).open(pytest.fail)

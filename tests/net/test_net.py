@@ -162,6 +162,10 @@ BAD = {
         {"classes": {"x": {"cpu_ips": 1, "batery_mah": 3}}, "zones": []},
         "did you mean 'battery_mah'",
     ),
+    "more devices than fit": (
+        {"zones": [{"name": "a", "devices": [{"class": "pi-2", "count": 10**14}]}]},
+        "count of 'pi-2' is at most 100,000,000 in one entry; got 100,000,000,000,000",
+    ),
     "an uneven matrix": (
         {
             "wan": {"kind": "matrix", "latency_s": [[0, 1], [2, 0]]},

@@ -1,6 +1,7 @@
 """Windows against a plain reference that looks at all records at once, and state that moves between operators."""
 
 import statistics
+import tracemalloc
 from collections import Counter as Multiset
 
 import numpy as np
@@ -252,6 +253,48 @@ def test_a_record_without_a_key_is_a_dead_letter():
     out.add(build(flow.steps["w"]).process(batch, 0))
     assert [r["key"] for r in out.main] == [1.0]
     assert [letter["error"] for letter in out.dead] == ["the key is missing or not a number"] * 2
+
+
+NAN = float("nan")
+
+
+@pytest.mark.parametrize("window", [Tumbling("10 s"), Session("10 s"), Count(4)])
+@pytest.mark.parametrize(
+    ("kind", "values", "different"),
+    [
+        ("float", [NAN, 1.0, NAN, NAN], 2),
+        ("text", ["a", "a\0", "a", "b"], 3),
+        ("any", [[1], [2], [1], [2]], 2),
+        ("any", [{"a": 1, "b": [2]}, {"b": [2], "a": 1}, [1], "x"], 3),
+        ("any", [1, True, 1.0, "1"], 3),
+    ],
+)
+def test_different_values_are_counted_whatever_their_type(window, kind, values, different):
+    flow = Flow("w")
+    schema = Schema.of({"key": str, "x": kind, "at": "time"})
+    stream = flow.read("r", io.Items([], schema)).event_time("t", "at").key_by("key")
+    stream.window("w", window, n=agg.distinct("x"))
+    batch = Batch.of({"key": ["a"] * 4, "x": values, "at": [0, 1, 2, 3]}, schema)
+    out = drive(build(flow.steps["w"]), [batch])
+    assert [row["n"] for row in out.main] == [different]
+    assert out.dead == []
+
+
+def test_one_long_text_takes_no_room_for_each_of_its_window():
+    flow = Flow("w")
+    schema = Schema.of({"key": str, "x": str, "at": "time"})
+    stream = flow.read("r", io.Items([], schema)).event_time("t", "at").key_by("key")
+    stream.window("w", Tumbling("10 s"), n=agg.distinct("x"), longest=agg.custom(lambda v: max(map(len, v)), "x", int))
+    texts = ["y" * 100_000, *map(str, range(2000))]
+    batch = Batch.of({"key": ["a"] * len(texts), "x": texts, "at": [0] * len(texts)}, schema)
+    tracemalloc.start()
+    try:
+        out = drive(build(flow.steps["w"]), [batch])
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert [(row["n"], row["longest"]) for row in out.main] == [(2001, 100_000)]
+    assert most < 50_000_000
 
 
 def test_a_custom_aggregate_that_fails_costs_its_own_result_alone():

@@ -239,6 +239,9 @@ def test_a_placement_of_ones_own_needs_no_pins_to_be_played(files):
     planned = run(plan, *asked, "--pin", "levels=site-0/0", "--json")
     Path("placed.json").write_text(planned.stdout)
     assert run(simulate, *asked, "--placement", "placed.json", "--for", "1s", "--json").exit_code == 0
+    assert "there is no placement file 'place.json'; is the path right" in str(
+        run(simulate, *asked, "--placement", "place.json").exception
+    )
 
 
 def test_what_saw_no_record_is_no_profile(files):

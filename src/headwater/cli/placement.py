@@ -18,6 +18,10 @@ def read_placement(path: Path, problem: Problem) -> Ints:
     try:
         document: Any = json.loads(path.read_text())
         names: Any = (document.get("after") or document).get("placement")
+    except FileNotFoundError:
+        raise PlacementError(
+            f"there is no placement file '{path}'; is the path right, seen from {Path.cwd()}?"
+        ) from None
     except (OSError, json.JSONDecodeError, UnicodeDecodeError, AttributeError) as slip:
         raise PlacementError(f"placement file '{path}' cannot be read: {slip}") from slip
     missing = set(problem.steps) - set(names or ())

@@ -17,7 +17,7 @@ from headwater.cep.plan import TYPES
 from headwater.cli.parameters import JSON
 from headwater.cli.run import exit_if_all_are_dead
 from headwater.cli.screen import err, print_json, print_report
-from headwater.errors import FlowError, InputError, listed
+from headwater.errors import FlowError, listed
 from headwater.flow import Flow
 from headwater.flow.stream import Stream
 from headwater.io import Collect, Console
@@ -70,7 +70,7 @@ def _read(flow: Flow, stream: str, path: Path, app: s.App, time: str | None) -> 
         return flow.read(stream, file_named(path, types))
     source = flow.read(f"read {stream}", file_named(path, types))
     if source.schema.get(time, "time") not in ("int", "time"):
-        raise InputError(
+        raise FlowError(
             f"--time {time}: in {path.name} this column is {source.schema[time]}; event time is in moments such as "
             "2026-11-18T08:00:00Z, all of the first ones, or in whole microseconds"
         )

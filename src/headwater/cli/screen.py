@@ -6,8 +6,9 @@ import contextlib
 import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, TextIO
 
+import typer
 from rich.console import Console
 from rich.control import Control
 from rich.markup import escape
@@ -22,13 +23,35 @@ err = Console(stderr=True, width=None if sys.stderr.isatty() else 140)
 
 
 _wanted = _printed = False  #: the document of --json
+_document: TextIO | None = None  #: where it goes while standard output is not what programs print to
 
 
-def want_json(wanted: bool) -> bool:
-    """Take note of `--json` when a command line is read, so that a command which breaks off can answer, too."""
+def want_json(ctx: typer.Context, wanted: bool) -> bool:
+    """Take note of `--json` when a command line is read, so that a command which breaks off can answer, too.
+
+    The document has standard output to itself from here on: what a flow's own code prints goes to standard error.
+    """
     global _wanted, _printed
     _wanted, _printed = wanted, False
+    if wanted:
+        ctx.with_resource(_aside())
     return wanted
+
+
+@contextlib.contextmanager
+def _aside() -> Iterator[None]:
+    global _document
+    _document = sys.stdout
+    try:
+        with contextlib.redirect_stdout(sys.stderr):
+            yield
+    finally:
+        _document = None
+
+
+def standard_output() -> TextIO:
+    """Return the stream for documents, and for the records of sinks that write there."""
+    return _document or sys.stdout
 
 
 def print_error(error: Exception) -> None:
@@ -41,8 +64,9 @@ def print_json(document: Any) -> None:
     """Print one JSON document, and nothing else, on standard output."""
     global _printed
     _printed = True
-    json.dump(document, sys.stdout, indent=1, default=str)
-    sys.stdout.write("\n")
+    out = standard_output()
+    json.dump(document, out, indent=1, default=str)
+    out.write("\n")
 
 
 def print_answer(document: Any, lines: Sequence[str], *, as_json: bool) -> None:

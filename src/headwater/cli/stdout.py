@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import io
 import os
-import sys
 
+from headwater.cli.screen import standard_output
 from headwater.errors import RunError, listed
 from headwater.flow import Flow
 from headwater.flow.places import Place, place_of
@@ -31,7 +31,7 @@ def _is_stdout(place: Place | None) -> bool:
     if place is None:
         return False
     try:
-        found = os.fstat(sys.stdout.fileno())
+        found = os.fstat(standard_output().fileno())
     except (OSError, ValueError, io.UnsupportedOperation):  # closed, or no file at all
         return place == Place.of_stream("-", writing=True)
     return place.identity in ((found.st_dev, found.st_ino), Place.of_stream("-", writing=True).identity)

@@ -76,7 +76,7 @@ def max(of: Of) -> Aggregate:
 
 
 def distinct(of: Of) -> Aggregate:
-    """Count the different values; keeps all of them till the window ends."""
+    """Count the different values, of which NaN is one; keeps all of them till the window ends."""
     return Aggregate("distinct", _expression(of))
 
 

@@ -6,6 +6,7 @@ import csv
 import os
 from collections.abc import Iterator, Sequence
 from io import StringIO
+from itertools import chain
 from pathlib import Path
 from typing import Any, overload
 
@@ -21,7 +22,11 @@ from headwater.io.sifting import sifted
 from headwater.io.text_file import WritableTextFile
 
 _GUESS_FROM = 1000  # lines
-_SPAN = 64  # lines that a quoted field may reach over; beyond, a quote was forgotten
+_SPAN = 100_000  # lines of a file that a quoted field may reach over; beyond, a quote was forgotten
+_LIVE_SPAN = 64  # the same of lines that come as they are written: what follows a forgotten quote has to wait so long
+_LONG = 2**31 - 1  # characters that a field may have: Python's own bound of 131,072 is less than we write
+
+csv.field_size_limit(max(csv.field_size_limit(), _LONG))
 
 
 class Csv(WritableTextFile):
@@ -127,7 +132,7 @@ class Csv(WritableTextFile):
             return  # there is none yet, or nobody can tell: a file may be written and not read
         lines = Lines(self.path)
         try:
-            texts = [line.decode(errors="replace") + "\n" for line in lines.peek(_SPAN)]
+            texts = [line.decode(errors="replace") + "\n" for line in lines.peek(_LIVE_SPAN)]
         finally:
             lines.close()
         try:
@@ -141,11 +146,15 @@ class Csv(WritableTextFile):
                 "another file, or select the columns in the order of the header"
             )
 
+    def is_whole(self) -> bool:
+        """Say whether all of it is there already: no pipe, and no file that is followed."""
+        return self._is_file() and not self.follow
+
     def ranges(self, wanted: RangeRequest) -> Ranges | None:
         """Return the file in ranges of bytes, cut where no row goes over; a pipe has none, nor one that is followed."""
         from headwater.io.ranges.lines import CsvRanges
 
-        if not self._is_file() or self.follow:
+        if not self.is_whole():
             return None
         self.schema  # noqa: B018  guessed here once, not in every process that reads a range
         return CsvRanges(self, wanted.sizes)
@@ -159,7 +168,9 @@ class CsvReader:
     ) -> None:
         self._source, self._schema, self._lines, self._reject = source, source.schema, lines, reject
         self._places, self._width = places, width
-        self._pending: list[bytes] = []  # lines of a row that has not ended yet
+        self._pending: list[bytes] = []  # lines that were taken and are no rows yet
+        self._open = False  # whether they are of a row that has not ended
+        self._span = _SPAN if source.is_whole() else _LIVE_SPAN
 
     def leave_halves(self) -> None:
         """Leave a last line that has no end for a later run, since it may be half written."""
@@ -174,20 +185,27 @@ class CsvReader:
 
     def read(self, limit: int, timeout_s: float) -> Batch | None:
         """Return the records of up to `limit` rows."""
-        fresh = self._take(limit, timeout_s)
-        lines = self._pending + (fresh or [])
-        first = self._lines.line - len(lines) + 1
-        if fresh is None and not lines:
-            return None
+        ended = False
+        if self._open or len(self._pending) < limit:
+            fresh = self._take(limit, timeout_s)
+            ended = fresh is None
+            goes_on = self._open and not ended
+            self._pending += fresh or []
+            if not self._pending and ended:
+                return None
+            if goes_on and len(self._pending) < self._span and not any(b'"' in line for line in fresh or ()):
+                return self._batch([])
+        lines = self._pending[:limit]
         try:
             rows = self._parsed(lines)
-            batch = self._batch(rows) if len(rows) == len(lines) <= limit else None
+            batch = self._batch(rows) if len(rows) == len(lines) else None
         except (csv.Error, ValueError, OverflowError):
             batch = None
         if batch is None:  # a row spans lines, or is bad: go one by one
-            rows, self._pending = self._one_by_one(lines, first, limit, ended=fresh is None)
+            first = self._lines.line - len(self._pending) + 1
+            rows, self._pending = self._one_by_one(self._pending, first, limit, ended=ended)
             return self._batch(rows)
-        self._pending = []
+        self._pending = self._pending[limit:]
         return batch
 
     def close(self) -> None:
@@ -219,10 +237,12 @@ class CsvReader:
         """Return the good rows and the lines left over; reject the bad ones, each by its line number."""
         rows: list[list[str]] = []
         at = 0
+        self._open = False
         while at < len(lines) and len(rows) < limit:
-            row, used, reason = self._next_row(lines[at : at + _SPAN])
-            if reason == _OPEN and not ended and len(lines) - at < _SPAN:
-                break  # the rest of the row is still to come
+            row, used, reason = self._next_row(lines, at)
+            if reason == _OPEN and not ended and len(lines) - at < self._span:
+                self._open = True  # the rest of the row is still to come
+                break
             if reason:
                 self._reject(lines[at].decode(errors="replace"), f"{self._source.path} line {first + at}: {reason}")
             elif row:
@@ -230,11 +250,12 @@ class CsvReader:
             at += used
         return rows, lines[at:]
 
-    def _next_row(self, lines: Sequence[bytes]) -> tuple[list[str], int, str]:
-        """Return the first row, how many lines it takes, and what is wrong with it, if anything."""
+    def _next_row(self, lines: Sequence[bytes], at: int) -> tuple[list[str], int, str]:
+        """Return the row that begins there, how many lines it takes, and what is wrong with it, if anything."""
         try:
-            texts = [line.decode() + "\n" for line in lines[:1]]
-            texts += [line.decode(errors="replace") + "\n" for line in lines[1:]]
+            begun = lines[at].decode() + "\n"
+            others = range(at + 1, min(len(lines), at + self._span))
+            texts = chain([begun], (lines[other].decode(errors="replace") + "\n" for other in others))
             reader = csv.reader(texts, delimiter=self._source.delimiter, strict=True)
             row = next(reader)
             return row, reader.line_num, self._reason(row) if row else ""

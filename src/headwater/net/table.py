@@ -28,6 +28,8 @@ from headwater.net.device import KNOWN, DeviceClass, from_table, to_table
 from headwater.net.net import Net
 from headwater.net.wan import Coordinates, Gateways, Matrix, Wan
 
+_MOST = 100_000_000  # devices of one entry; where more are wanted, a count has some zeros too many
+
 WAN_KEYS = {
     "matrix": {"kind", "latency_s"},
     "gateways": {"kind"},
@@ -178,6 +180,8 @@ def _devices(zone: Mapping[str, Any], classes: Mapping[str, DeviceClass]) -> lis
         count, name = group.get("count", 1), group.get("name", "")
         if not isinstance(count, int) or count < 1:
             raise NetError(f"{where}: count of '{kind}' must be a whole number above 0; got {count!r}")
+        if count > _MOST:
+            raise NetError(f"{where}: count of '{kind}' is at most {_MOST:,} in one entry; got {count:,}")
         if name and count > 1:
             raise NetError(f"{where}: device '{name}' cannot be {count} devices; leave name out or count at 1")
         sensors = group.get("sensors", [])

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from headwater.data.batch import Batch
@@ -119,6 +121,7 @@ class _Accumulator:
         self.custom: Callable[[Any], Any] | None = different if self.function == "distinct" else aggregate.custom
         self.out: Type = aggregate.type_in(schema)
         given: Type = aggregate.of.type_in(schema) if aggregate.of is not None else "int"
+        self._objects = given in ("text", "any")  # an array of NumPy's own texts has room for the longest in each place
         self._dtypes: dict[str, Any] = {"seen": np.int64}
         for field in _FIELDS[self.function]:
             self._dtypes[field] = _dtype_of(self.function, field, given)
@@ -137,7 +140,7 @@ class _Accumulator:
             self.out,
             self._dtypes,
         )
-        other._reach = 0
+        other._objects, other._reach = self._objects, 0
         other.arrays = {name: np.zeros(0, dtype) for name, dtype in self._dtypes.items()}
         other.broken = []
         return other
@@ -305,7 +308,11 @@ class _Accumulator:
         try:
             if not values:
                 return 0 if self.function == "distinct" else None
-            given = np.array(values)
+            if self._objects:
+                given: Array = np.empty(len(values), object)
+                given[:] = values
+            else:
+                given = np.array(values)
             if places is not None:
                 given = given[np.argsort(places, kind="stable")]
             return checked_value(self.custom(given), self.out, self.name)
@@ -386,8 +393,18 @@ def _unknown_places(kept: Array) -> Array:
 
 
 def different(values: Array) -> int:
-    """Return how many different values there are."""
-    return len(set(values.tolist()))
+    """Return how many different values there are: NaN is one of them, and lists and objects go by what is in them."""
+    if values.dtype != object:
+        nans = int(np.isnan(values).sum()) if values.dtype.kind == "f" else 0
+        return len(set(values.tolist())) - max(0, nans - 1)
+    return len({value if isinstance(value, str) else _told_apart(value) for value in values})
+
+
+def _told_apart(value: Any) -> Any:
+    """Return something by which a value of any type can be told from others: numbers by what they are, all else as JSON."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return value if value == value else math.nan  # one NaN, which is itself
+    return msgspec.json.encode(value, order="sorted")
 
 
 def unfit(name: str) -> str:
