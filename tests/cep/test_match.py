@@ -242,7 +242,7 @@ def test_records_that_no_partial_match_holds_are_forgotten(monkeypatch: pytest.M
     operator = make()
     for start in range(0, 300, 10):
         operator.process(batch_of([event.record for event in events[start : start + 10]]), 0)
-        assert operator._matcher.store.length <= 8 + 2 * operator._matcher._held + 10
+        assert operator._matcher.store.length <= 8 + 2 * operator._matcher._in_use + 10
 
 
 def test_matches_of_one_record_come_in_the_order_their_attempts_came_to_the_last_place() -> None:

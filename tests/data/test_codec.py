@@ -19,7 +19,7 @@ from headwater import Batch, Schema
 from headwater.data.codec import decode, encode, encode_all
 from headwater.data.column import Nullable, Text
 from headwater.errors import SnapshotError
-from headwater.operators.snapshot import packed, unpacked
+from headwater.operators.snapshot import pack_state, unpack_state
 
 zones = (
     st.none()
@@ -96,7 +96,7 @@ def test_a_value_comes_back_as_it_was(value):
     ],
 )  # fmt: skip
 def test_state_that_once_changed_or_could_not_be_saved(value):
-    assert same(unpacked("process", packed("process", {"state": value}))["state"], value)
+    assert same(unpack_state("process", pack_state("process", {"state": value}))["state"], value)
 
 
 def test_columns_and_batches_come_back_and_can_be_written_to():
@@ -137,7 +137,7 @@ def test_what_has_no_exact_form_is_refused_by_name(value, kind):
     with pytest.raises(
         SnapshotError, match=f"the state of a process step cannot be saved: a value of type {kind} cannot"
     ):
-        packed("process", {"state": value})
+        pack_state("process", {"state": value})
 
 
 def test_a_value_that_holds_itself_is_refused():
@@ -152,7 +152,7 @@ def test_other_bytes_are_refused_and_never_run(data):
     with contextlib.suppress(ValueError):
         decode(data)
     with pytest.raises(SnapshotError):
-        unpacked("process", data)
+        unpack_state("process", data)
 
 
 def test_an_array_of_objects_cannot_be_smuggled_in():

@@ -10,7 +10,7 @@ import pytest
 from headwater import Flow, engine, io, retry
 from headwater.data.batch import Batch
 from headwater.deploy.takeover import take_over
-from headwater.engine.checkpoint.listing import listed
+from headwater.engine.checkpoint.listing import summaries
 from headwater.engine.checkpoint.moment import moment_of
 from headwater.engine.checkpoint.store import Store
 from headwater.errors import RunError
@@ -42,7 +42,7 @@ def cut_off(flow, checkpoint, when=lambda each: True, **options):
     """Run until a checkpoint is there as it should be, and give up at once, as a kill would."""
     running = engine.start(flow, checkpoint=checkpoint, **{"every": "20 ms", **options})
     until = time.monotonic() + PATIENCE_S
-    while not (any(checkpoint.glob("*.checkpoint")) and when(listed(checkpoint)[-1])):
+    while not (any(checkpoint.glob("*.checkpoint")) and when(summaries(checkpoint)[-1])):
         assert time.monotonic() < until, "no such checkpoint"
         time.sleep(0.01)
     running.abort()
@@ -88,7 +88,9 @@ def test_a_checkpoint_of_lanes_goes_there_and_back(folders, tmp_path):
     checkpoint = tmp_path / "kept"
     with running(lambda: engine.run(built(moving, 1000), checkpoint=checkpoint, every="20 ms", lanes=2)):
         until = time.monotonic() + PATIENCE_S
-        while not (any(checkpoint.glob("*.checkpoint")) and (listed(checkpoint)[-1].positions["levels"][0] or 0) > 300):
+        while not (
+            any(checkpoint.glob("*.checkpoint")) and (summaries(checkpoint)[-1].positions["levels"][0] or 0) > 300
+        ):
             assert time.monotonic() < until, "no such checkpoint"
             time.sleep(0.01)
     assert Store(checkpoint).latest().content["lanes"] == 2

@@ -48,7 +48,7 @@ class Small:
 def gathered(reader, most=100):
     gathering = CoalescingReader(reader)
     first = gathering.read(most, 0)
-    return gathering, gathering.gathered(first, most, now_ns() + LATER_NS)
+    return gathering, gathering.gather(first, most, now_ns() + LATER_NS)
 
 
 def test_small_batches_that_are_there_at_once_become_one():
@@ -69,7 +69,7 @@ def test_what_follows_a_watermark_is_not_with_what_precedes_it():
 def test_nothing_is_gathered_once_its_moment_is_over():
     gathering = CoalescingReader(Small([10, 10]))
     first = gathering.read(100, 0)
-    assert gathering.gathered(first, 100, now_ns() - LATER_NS) is first
+    assert gathering.gather(first, 100, now_ns() - LATER_NS) is first
 
 
 def test_an_end_comes_after_the_records_before_it():

@@ -297,7 +297,7 @@ class Hand:
     def operator(self, step):
         operator: Any = build(step)
         operator._clock, operator._steady = lambda: self.now_us, lambda: self.steady_us
-        operator._looked_us = self.steady_us
+        operator._last_us = self.steady_us
         return operator
 
 

@@ -20,26 +20,26 @@ from headwater.flow.endpoints import Reject
 MS = 1_000_000
 
 
-def read(linger: Linger, *, got: int, at: int, created: int, called: int | None = None, asked: int = 100) -> float:
+def read(linger: Linger, *, count: int, at: int, created: int, called: int | None = None, limit: int = 100) -> float:
     """Tell of a read that returned at a moment; return for how long the source is then left alone."""
-    linger.read(asked, got, created, at if called is None else called, at)
+    linger.read(limit, count, created, at if called is None else called, at)
     return linger.pause_s(at)
 
 
 def live(linger_s: float = 0.01) -> Linger:
     linger = Linger(linger_s)
-    read(linger, got=0, at=0, created=0)
+    read(linger, count=0, at=0, created=0)
     return linger
 
 
 def test_a_record_that_came_by_itself_is_taken_at_once_and_the_next_ones_gather():
-    assert read(live(), got=1, at=50 * MS, created=50 * MS) == pytest.approx(0.01)
+    assert read(live(), count=1, at=50 * MS, created=50 * MS) == pytest.approx(0.01)
 
 
 def test_where_many_gather_they_wait_less_for_each_other():
     linger = Linger(0.015, 0.010)
-    assert read(linger, got=10, asked=2000, at=50 * MS, created=49 * MS) == pytest.approx(0.015)
-    assert read(linger, got=300, asked=2000, at=90 * MS, created=89 * MS) == pytest.approx(0.010)
+    assert read(linger, count=10, limit=2000, at=50 * MS, created=49 * MS) == pytest.approx(0.015)
+    assert read(linger, count=300, limit=2000, at=90 * MS, created=89 * MS) == pytest.approx(0.010)
     options, given = Options(), Options(linger="20 ms")
     assert (options.linger_s, options.busy_linger_s, options.least_linger_s) == (0.015, 0.010, 0.006)
     assert (given.linger_s, given.busy_linger_s, given.least_linger_s) == (0.02, 0.02, 0.02)
@@ -66,9 +66,9 @@ def test_the_more_come_the_shorter_they_gather_and_it_settles(rate_hz, expected_
 
 def test_what_was_read_in_several_pieces_gathered_together():
     linger = Linger(0.015, 0.010, 0.002)
-    assert read(linger, got=2000, asked=2000, at=10 * MS, created=0) == 0
-    assert read(linger, got=500, asked=2000, at=10 * MS, created=8 * MS) == pytest.approx(0.004)  # 1,000 of 2,500
-    assert read(linger, got=500, asked=2000, at=20 * MS, created=16 * MS) == pytest.approx(
+    assert read(linger, count=2000, limit=2000, at=10 * MS, created=0) == 0
+    assert read(linger, count=500, limit=2000, at=10 * MS, created=8 * MS) == pytest.approx(0.004)  # 1,000 of 2,500
+    assert read(linger, count=500, limit=2000, at=20 * MS, created=16 * MS) == pytest.approx(
         0.008
     )  # a gathering of its own
 
@@ -81,35 +81,35 @@ def test_what_the_flow_did_meanwhile_counts():
 
 
 def test_a_source_with_more_than_was_asked_for_is_read_on():
-    assert read(live(), got=100, at=50 * MS, created=49 * MS) == 0
+    assert read(live(), count=100, at=50 * MS, created=49 * MS) == 0
 
 
 def test_nothing_lingers_while_the_flow_is_behind():
-    assert read(live(), got=5, at=50 * MS, created=20 * MS) == 0
+    assert read(live(), count=5, at=50 * MS, created=20 * MS) == 0
 
 
 def test_a_source_that_makes_records_when_asked_never_lingers():
     linger = Linger(0.01)
     for at in range(0, 100 * MS, MS):
-        assert read(linger, got=7, called=at, created=at, at=at + 10) == 0
+        assert read(linger, count=7, called=at, created=at, at=at + 10) == 0
     assert not linger.comes_by_itself
 
 
 def test_a_source_whose_records_were_there_before_they_were_asked_for_lingers():
-    assert read(Linger(0.01), got=7, called=5 * MS, created=4 * MS, at=5 * MS) > 0
+    assert read(Linger(0.01), count=7, called=5 * MS, created=4 * MS, at=5 * MS) > 0
 
 
 def test_without_linger_nothing_waits_and_chunks_grow_as_they_are_filled():
     linger = live(0.0)
-    assert read(linger, got=1, at=50 * MS, created=50 * MS) == 0
+    assert read(linger, count=1, at=50 * MS, created=50 * MS) == 0
     assert linger.next_chunk(256, 2000) == 256
-    read(linger, got=256, asked=256, at=60 * MS, created=60 * MS)
+    read(linger, count=256, limit=256, at=60 * MS, created=60 * MS)
     assert linger.next_chunk(256, 2000) == 512
 
 
 def test_what_gathered_is_asked_for_at_once_as_far_as_a_queue_has_room():
     linger = Linger(0.015, 0.010, 0.006)
-    read(linger, got=10, asked=256, at=50 * MS, created=49 * MS)
+    read(linger, count=10, limit=256, at=50 * MS, created=49 * MS)
     assert linger.next_chunk(256, 2000) == ALL
     assert linger.next_chunk(256, 2000, room=5000) == 5000
     assert linger.next_chunk(256, 2000, room=100) == 2000

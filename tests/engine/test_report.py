@@ -5,7 +5,7 @@ import time
 import pytest
 
 from headwater import Flow, Tumbling, agg, engine, io
-from headwater.engine.checkpoint.listing import listed
+from headwater.engine.checkpoint.listing import summaries
 
 
 def test_a_printed_report_is_a_table_of_steps_with_what_was_lost():
@@ -50,7 +50,7 @@ def test_a_report_says_of_each_step_what_it_keeps_as_the_last_checkpoint_has_it(
     timed = flow.read("levels", io.Items(rows, {"k": str, "at": "time"})).event_time("time", "at")
     timed.key_by("k").window("per hour", Tumbling("1 h"), n=agg.count()).write("out", io.Discard())
     report = engine.run(flow, checkpoint=tmp_path / "kept", lanes=lanes)
-    kept = listed(tmp_path / "kept")[-1].state_bytes
+    kept = summaries(tmp_path / "kept")[-1].state_bytes
     told = {step["name"]: step["state_bytes"] for step in report.to_json()["steps"]}
     assert told["per hour"] > 0
     assert {name: told[name] for name in ("time", "per hour", "out")} == {

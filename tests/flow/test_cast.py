@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from headwater import Batch, Flow, Schema, col, engine, io
 from headwater.errors import FlowError
-from headwater.operators.expression import compiled
+from headwater.operators.expression import compile_expression
 
 ONE = Schema.of({"s": str, "at": "time", "i": int, "x": float, "f": "float32", "p": bool})
 
@@ -17,7 +17,7 @@ ONE = Schema.of({"s": str, "at": "time", "i": int, "x": float, "f": "float32", "
 def column(expr, name, values):
     """Compute an expression over one column of values."""
     rows = [{**dict.fromkeys(ONE), name: value} for value in values]
-    return compiled(expr, ONE)(Batch.of_rows(rows, ONE)).tolist()
+    return compile_expression(expr, ONE)(Batch.of_rows(rows, ONE)).tolist()
 
 
 moments = st.datetimes(timezones=st.none() | st.integers(-1439, 1439).map(lambda m: timezone(timedelta(minutes=m))))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from headwater import Batch, Schema, coalesce, col, greatest, least, when
 from headwater.errors import RecordError
 from headwater.flow.expr import Call, Column, Literal
-from headwater.operators.expression import compiled, compiled_single, fallible
+from headwater.operators.expression import compile_expression, compile_single, fallible
 
 LEAST, MOST = -(2**63), 2**63 - 1
 SCHEMA = Schema.of({"a": int, "b": int, "x": float, "y": float, "p": bool, "s": str, "t": str})
@@ -189,7 +189,7 @@ def same(got, wanted):
 def over_arrays(expr, rows):
     """Return the answers over columns, and UnfitError where a record has none."""
     batch = Batch.of_rows(rows, SCHEMA)
-    run = compiled(expr, SCHEMA)
+    run = compile_expression(expr, SCHEMA)
     try:
         return run(batch).tolist()
     except RecordError as error:
@@ -200,7 +200,7 @@ def over_arrays(expr, rows):
 
 def over_one(expr, record):
     try:
-        return compiled_single(expr, SCHEMA)(record)
+        return compile_single(expr, SCHEMA)(record)
     except RecordError:
         return UnfitError
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from headwater import Batch, Schema, coalesce, col, greatest, least, when
 from headwater.flow.expr import Call, Column, Literal, from_json
-from headwater.operators.expression import compiled, compiled_mask
+from headwater.operators.expression import compile_expression, compile_mask
 
 SCHEMA = Schema.of({"a": int, "b": int, "x": float, "y": float, "p": bool, "q": bool, "s": str, "t": str})
 row = st.fixed_dictionaries(
@@ -132,7 +132,7 @@ def same(got, wanted):
 def test_an_expression_over_arrays_is_the_expression_over_each_record(expr, rows):
     batch = Batch.of_rows(rows, SCHEMA)
     with np.errstate(all="ignore"):
-        got = compiled(expr, SCHEMA)(batch).tolist()
+        got = compile_expression(expr, SCHEMA)(batch).tolist()
     wanted = [reference(expr, r) for r in rows]
     assert len(got) == len(wanted)
     assert all(same(g, w) for g, w in zip(got, wanted, strict=True)), (str(expr), got, wanted)
@@ -141,7 +141,7 @@ def test_an_expression_over_arrays_is_the_expression_over_each_record(expr, rows
 @given(conditions, st.lists(row, max_size=8))
 def test_a_missing_condition_counts_as_no(expr, rows):
     with np.errstate(all="ignore"):
-        mask = compiled_mask(expr, SCHEMA)(Batch.of_rows(rows, SCHEMA))
+        mask = compile_mask(expr, SCHEMA)(Batch.of_rows(rows, SCHEMA))
     assert mask.tolist() == [reference(expr, r) is True for r in rows]
 
 
@@ -176,16 +176,16 @@ def test_an_expression_survives_as_plain_data_and_prints_its_columns(expr):
 )
 def test_functions(expr, given, wanted):
     record = {name: given.get(name) for name in SCHEMA}
-    assert compiled(expr, SCHEMA)(Batch.of_rows([record], SCHEMA)).tolist() == [wanted]
+    assert compile_expression(expr, SCHEMA)(Batch.of_rows([record], SCHEMA)).tolist() == [wanted]
 
 
 def test_a_constant_column_is_as_long_as_the_batch():
     batch = Batch.of({"x": [1.0, 2.0]}, Schema.of({"x": float}))
-    assert compiled(Literal("a"), Schema.of({"x": float}))(batch).tolist() == ["a", "a"]
+    assert compile_expression(Literal("a"), Schema.of({"x": float}))(batch).tolist() == ["a", "a"]
 
 
 def test_a_float32_column_stays_float32_beside_constants():
     schema = Schema.of({"f": "float32"})
     expr = col.f * 2 + 0.5
     assert expr.type_in(schema) == "float32"
-    assert compiled(expr, schema)(Batch.of({"f": np.ones(3, np.float32)}, schema)).dtype == np.float32
+    assert compile_expression(expr, schema)(Batch.of({"f": np.ones(3, np.float32)}, schema)).dtype == np.float32

@@ -6,7 +6,7 @@ import pytest
 
 from headwater.data.schema import Schema
 from headwater.errors import FlowError
-from headwater.flow.endpoints import described
+from headwater.flow.endpoints import label_of
 from headwater.io import Jdbc, Mqtt, Will
 
 SCHEMA = Schema.of({"id": str, "n": int})
@@ -66,7 +66,7 @@ def test_no_message_holds_a_password_however_the_url_is_mistyped(url):
 def test_no_jdbc_url_is_shown_with_its_password(url):
     sink = Jdbc(url, "t", {"password": f"{SECRET}!"})
     said = sink.without_secrets(f"No suitable driver found for {url}; tried {SECRET}!")
-    assert SECRET not in f"{sink} {described(sink)} {said}"
+    assert SECRET not in f"{sink} {label_of(sink)} {said}"
     with pytest.raises(FlowError, match="a JDBC URL begins with jdbc:") as told:
         Jdbc(url.removeprefix("jdbc:"), "t")
     assert SECRET not in str(told.value)

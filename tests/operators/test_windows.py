@@ -14,7 +14,7 @@ from headwater import Batch, Count, Flow, Schema, Session, Sliding, Tumbling, ag
 from headwater.errors import FlowError, SnapshotError
 from headwater.operators import build
 from headwater.operators.operator import Select
-from headwater.operators.snapshot import packed, unpacked
+from headwater.operators.snapshot import pack_state, unpack_state
 
 SCHEMA = Schema.of({"key": str, "x": float, "at": "time"})
 LARGE = 2**56
@@ -355,11 +355,11 @@ def test_a_state_that_knows_no_order_of_arrival_gives_its_values_before_those_th
     records = [{"key": "a", "x": float(i), "at": at * S} for i, at in enumerate([7, 2, 6, 8, 3])]
     before, after = build(step_for(WINDOWS["sliding"])), build(step_for(WINDOWS["sliding"]))
     drive(before, batched(records[:3], [3]), end=False)
-    saved = unpacked("time window", before.snapshot())
+    saved = unpack_state("time window", before.snapshot())
     for part in saved["slices"]:
         for sums in part["sums"]:
             sums.pop("places", None)
-    after.restore(packed("time window", saved))
+    after.restore(pack_state("time window", saved))
     found = {row["start"]: row["listed"] for row in drive(after, batched(records[3:], [2])).main}
     assert found[0] == "1.0 0.0 2.0 3.0 4.0"  # slice by slice, as far as nothing else is known
 
@@ -368,11 +368,11 @@ def test_a_mean_goes_on_from_a_sum_that_was_kept_as_a_float():
     records = [{"key": "a", "x": float(x), "at": i * S} for i, x in enumerate([50, 50, 50, -2])]
     before, after = build(step_for(WINDOWS["tumbling"])), build(step_for(WINDOWS["tumbling"]))
     drive(before, batched(records[:3], [3]), end=False)
-    saved = unpacked("time window", before.snapshot())
+    saved = unpack_state("time window", before.snapshot())
     mean = saved["slices"][0]["sums"][list(AGGREGATES).index("exact")]
     del mean["high"]
     mean["total"] = np.array([150.0 * LARGE])
-    after.restore(packed("time window", saved))
+    after.restore(pack_state("time window", saved))
     [row] = drive(after, batched(records[3:], [1])).main
     assert row["exact"] == 148 * LARGE / 4
 

@@ -198,17 +198,17 @@ def test_flows_share_a_net_and_leave_it_as_they_found_it():
     first = queue_problem(1, n=4, net=net, name="first", **heavy)
     second = queue_problem(2, n=4, net=net, name="second", **heavy)
     a = fleet.add(first)
-    used = fleet.taken()
+    used = fleet.device_use()
     b = fleet.add(second)
     assert a.device is not None
     assert b.device is not None
-    total = fleet.taken()
+    total = fleet.device_use()
     for d, use in total.items():
         assert use.memory_bytes <= net.classes[int(net.class_of[d])].memory_bytes
     with pytest.raises(PlacementError, match="placed already"):
         fleet.add(first)
     fleet.remove("second")
-    assert fleet.taken() == used
+    assert fleet.device_use() == used
     with pytest.raises(PlacementError, match="no flow 'second'"):
         fleet.remove("second")
 

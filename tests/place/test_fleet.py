@@ -118,10 +118,10 @@ def test_all_flows_together_are_one_valid_placement(seed):
         problem = queue_problem(seed + number, n=4, net=net, dense=True, model=models[(seed + number) % 4])
         fleet.add(dataclasses.replace(problem, name=f"flow {number}"), Budget(time_s=0.2))
     assert all(not broken for broken in fleet.violations().values())
-    whole = fleet.taken()
+    whole = fleet.device_use()
     for name, placement in fleet.placements.items():
         own = uses(placement.problem, placement.device)
         for device, use in own.items():
-            rest = fleet.taken(but=name).get(device, DeviceUse())
+            rest = fleet.device_use(but=name).get(device, DeviceUse())
             assert whole[device].utilisation == pytest.approx(use.utilisation + rest.utilisation)
             assert whole[device].fastest_hz == max(use.fastest_hz, rest.fastest_hz)

@@ -120,7 +120,7 @@ def test_two_hundred_queries_are_not_written_down_when_there_is_no_time_for_it(m
     monkeypatch.setattr(exact_latency, "build_s", lambda problem: 0.0)  # the guess is wrong, as on a busy machine
     monkeypatch.setattr(exact_latency, "Clock", Ticking)
     monkeypatch.setattr(exact_latency._Model, "_turns", lambda model, n: pytest.fail("the model was written down"))
-    hint = exact._annealed(problem, Budget(time_s=60.0))
+    hint = exact._anneal(problem, Budget(time_s=60.0))
     found = exact_latency.solve(problem, Budget(time_s=1.0), hint=hint.device)
     assert found.status == "feasible"
     assert 0 < found.bound <= found.value

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from headwater import Contract, Flow, Profile, col, io
 from headwater.cli import add_commands, app
-from headwater.engine.profiler import sampled
+from headwater.engine.profiler import sample_sources
 from headwater.engine.workers import WorkerPool
 from headwater.flow.profile import Demand, StepDemand
 from headwater.rate import demanding, invocations, profiler
@@ -80,13 +80,13 @@ def test_points_are_measured_by_turns_so_that_a_machine_that_grows_slower_is_so_
     """Each in a second of its own, what a promise needs was off by a third when that second was a slow one."""
     turns = []
     monkeypatch.setattr(profiler.Point, "tick", lambda point, ticks, warm: turns.append((point.count, ticks, warm)))
-    points = [profiler.Point(tanks(), sampled(tanks(), 100), count, 0.01) for count in (1, 3)]
+    points = [profiler.Point(tanks(), sample_sources(tanks(), 100), count, 0.01) for count in (1, 3)]
     profiler.tick_by_turns(points, 0.5)
     assert turns == [(count, 10, turn == 0) for turn in range(5) for count in (1, 3)]
 
 
 def test_a_tick_that_warms_up_is_not_counted_nor_is_the_first_of_a_turn():
-    point = profiler.Point(tanks(), sampled(tanks(), 1000), 40, 0.001)
+    point = profiler.Point(tanks(), sample_sources(tanks(), 1000), 40, 0.001)
     point.tick(3, warm=True)
     assert not point.spent
     point.tick(3, warm=False)

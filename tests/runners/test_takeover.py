@@ -16,7 +16,7 @@ import moved_flow
 from headwater import Flow, engine, io
 from headwater import spark as on_spark
 from headwater.deploy.takeover import take_over
-from headwater.engine.checkpoint.listing import listed as checkpoints
+from headwater.engine.checkpoint.listing import summaries as checkpoints
 from headwater.errors import RunError
 from headwater.spark.checkpoint import Checkpoint
 from moved_flow import built, write_inputs, written

@@ -7,7 +7,7 @@ from collections import defaultdict
 
 from headwater.data.batch import END, Batch
 from headwater.flow.steps import Read
-from headwater.operators.operator import DEAD, rejected
+from headwater.operators.operator import DEAD, rejection_letter
 from headwater.spark.envelope import FIRST_SINK, Envelope, in_order
 from headwater.spark.executor import Executor
 from headwater.spark.stages import cut
@@ -54,7 +54,7 @@ def _thirds(batches):
 def _read(layout, step):
     assert isinstance(step.kind, Read)
     letters = []
-    reader = step.kind.source.open(lambda text, why: letters.append(rejected(step.name, text, why)))
+    reader = step.kind.source.open(lambda text, why: letters.append(rejection_letter(step.name, text, why)))
     batches = []
     while (batch := reader.read(3, 0.0)) is not None:
         batches += [(DEAD, letter) for letter in letters]

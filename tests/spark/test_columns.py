@@ -9,7 +9,7 @@ import pytest
 
 from headwater import Batch, Schema, coalesce, col, greatest, least, when
 from headwater.flow.expr import Expr
-from headwater.operators.expression import compiled
+from headwater.operators.expression import compile_expression
 
 pyspark = pytest.importorskip("pyspark")
 
@@ -91,10 +91,10 @@ def test_a_native_column_computes_what_the_expression_computes_and_conditions_ho
     got = timed.select("n", *made).orderBy(F.col("n")).toArrow()
     with np.errstate(all="ignore"):
         for k, expr in enumerate(NATIVE):
-            expected = compiled(expr, SCHEMA)(given).tolist()
+            expected = compile_expression(expr, SCHEMA)(given).tolist()
             assert [shown(v) for v in got.column(str(k)).to_pylist()] == [shown(v) for v in expected], str(expr)
         for k, expr in enumerate(conditions):
-            held = [bool(value) for value in compiled(expr, SCHEMA)(given).tolist()]
+            held = [bool(value) for value in compile_expression(expr, SCHEMA)(given).tolist()]
             assert [bool(v) for v in got.column(f"where {k}").to_pylist()] == held, str(expr)
 
 

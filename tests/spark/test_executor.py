@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from headwater import Count, Flow, Session, Sliding, Stream, Tumbling, agg, col, engine, io
 from headwater.flow.steps import Apply, Input
 from headwater.operators import Operator
-from headwater.operators.snapshot import packed, unpacked
+from headwater.operators.snapshot import pack_state, unpack_state
 from headwater.spark.stages import cut
 from properties import examples
 from strategies import build, flows, records
@@ -152,10 +152,10 @@ class Scaled(Operator):
         return batch.with_columns({"x": batch["x"] * self.factor})
 
     def snapshot(self, select=None):
-        return packed("scaled", {"factor": self.factor})
+        return pack_state("scaled", {"factor": self.factor})
 
     def restore(self, data):
-        self.factor = unpacked("scaled", data)["factor"]
+        self.factor = unpack_state("scaled", data)["factor"]
 
 
 def test_what_goes_to_all_reaches_every_copy_of_a_step():
@@ -189,10 +189,10 @@ class Latest(Operator):
         return batch.with_columns({"x": np.full(batch.length, float(self.told))})
 
     def snapshot(self, select=None):
-        return packed("latest", {"told": self.told})
+        return pack_state("latest", {"told": self.told})
 
     def restore(self, data):
-        self.told = unpacked("latest", data)["told"]
+        self.told = unpack_state("latest", data)["told"]
 
 
 def test_a_step_learns_from_one_input_soon_after_what_the_other_told():

@@ -28,17 +28,17 @@ class Condition:
 
     def earlier(self, part: Expr | None = None) -> list[s.Attribute]:
         """Return what it reads of earlier events, or what a part of it does."""
-        read = (self.reads[name] for name in sorted((self.expr if part is None else part).columns()))
-        return [attribute for attribute in read if attribute.ref is not None]
+        attributes = (self.reads[name] for name in sorted((self.expr if part is None else part).columns()))
+        return [attribute for attribute in attributes if attribute.ref is not None]
 
     def comparisons(self) -> Iterator[tuple[str, Expr, Expr]]:
         """Say how it compares the record with earlier ones: operator, value of the record alone, value of others alone."""
         match self.expr:
             case Call(op, (left, right)) if op in COMPARISONS:
-                for sign, mine, other in ((op, left, right), (COMPARISONS[op], right, left)):
-                    alone = mine.columns() and not self.earlier(mine)
+                for sign, value, other in ((op, left, right), (COMPARISONS[op], right, left)):
+                    alone = value.columns() and not self.earlier(value)
                     if alone and other.columns() and len(self.earlier(other)) == len(other.columns()):
-                        yield sign, mine, other
+                        yield sign, value, other
 
 
 @dataclass(frozen=True)
@@ -117,21 +117,21 @@ def first_places(stages: tuple[Stage, ...]) -> list[int]:
     it has some: `a<3>` is three places, as `a, a, a` is. A count that has enough waits where those wait that have none; only
     before `a*` and `a?` at the start there is always room for a new attempt.
     """
-    found = [0]
+    firsts = [0]
     for stage in stages:
         if isinstance(stage, Accept):
             count = max(stage.least, 1) + (stage is stages[0] and stage.least == 0)
         else:
             count = len(sides(stage)) + 1
-        found.append(found[-1] + count)
-    return found
+        firsts.append(firsts[-1] + count)
+    return firsts
 
 
 class ChainReader:
     """Makes an automaton of a chain and checks every name and type in it."""
 
     def __init__(self, text: str, chain: s.Chain, schemas: Mapping[str, Schema]) -> None:
-        self._text, self._chain, self._known = text, chain, schemas
+        self._text, self._chain, self._schemas = text, chain, schemas
         self._streams: list[str] = []
         self._refs: dict[str, tuple[str, bool]] = {}  #: name → its stream, and whether it takes several records
         self._events = events_of(chain.links)
@@ -143,7 +143,7 @@ class ChainReader:
         scopes: list[tuple[int, int]] = []
         self._add(self._chain.links, stages, scopes, within_every=False)
         within = self._chain.within.us if self._chain.within else None
-        schemas = tuple(self._known[name] for name in self._streams)
+        schemas = tuple(self._schemas[name] for name in self._streams)
         strict = self._chain.kind == "sequence"
         return Automaton(strict, tuple(stages), tuple(scopes), within, tuple(self._streams), schemas)
 
@@ -156,8 +156,8 @@ class ChainReader:
                 self._refs[event.ref] = (event.stream, event.times is not None)
 
     def _stream(self, name: str, at: s.Position) -> int:
-        if name not in self._known:
-            raise unknown_stream(self._text, at, name, self._known)
+        if name not in self._schemas:
+            raise unknown_stream(self._text, at, name, self._schemas)
         if name not in self._streams:
             self._streams.append(name)
         return self._streams.index(name)
@@ -216,7 +216,7 @@ class ChainReader:
     def _conditions(self, event: s.Event | s.Absent, ref: str | None) -> tuple[Expr | None, tuple[Condition, ...]]:
         own: Expr | None = None
         cross: list[Condition] = []
-        resolver = _Resolver(self._text, event.stream, self._known, ref, self._refs, self._earlier(event))
+        resolver = _Resolver(self._text, event.stream, self._schemas, ref, self._refs, self._earlier(event))
         translator = Translator(self._text, resolver.resolve)
         for value in conjuncts(event.filters):
             expr = translator.condition(value)
@@ -229,7 +229,7 @@ class ChainReader:
 
     def _number(self, event: s.Event | s.Absent) -> int:
         # by identity: two unnamed events may be equal
-        return next(i for i, known in enumerate(self._events) if known is event)
+        return next(i for i, other in enumerate(self._events) if other is event)
 
     def _earlier(self, event: s.Event | s.Absent) -> set[str]:
         before = self._events[: self._number(event)]
@@ -242,7 +242,7 @@ class _Resolver:
 
     text: str
     stream: str
-    known: Mapping[str, Schema]
+    schemas: Mapping[str, Schema]
     ref: str | None
     refs: Mapping[str, tuple[str, bool]]
     earlier: set[str]
@@ -251,7 +251,7 @@ class _Resolver:
     def resolve(self, attribute: s.Attribute) -> tuple[str, Type]:
         """Return a column and its type, or complain."""
         if self._is_own(attribute):
-            kind = column_type(self.text, attribute, self.stream, self.known[self.stream])
+            kind = column_type(self.text, attribute, self.stream, self.schemas[self.stream])
             return self._reads(attribute.name, s.Attribute(attribute.name), kind)
         ref = attribute.ref
         assert ref is not None
@@ -266,8 +266,8 @@ class _Resolver:
                 self.text, attribute.at, f"{ref!r} comes later; a condition reads its own event and earlier ones"
             )
         stream, _ = self.refs[ref]
-        full = indexed(attribute, self.refs)
-        return self._reads(label(full), full, column_type(self.text, attribute, stream, self.known[stream]))
+        full = with_index(attribute, self.refs)
+        return self._reads(label(full), full, column_type(self.text, attribute, stream, self.schemas[stream]))
 
     def _reads(self, column: str, attribute: s.Attribute, kind: Type) -> tuple[str, Type]:
         self.reads[column] = (attribute, kind)
@@ -275,16 +275,16 @@ class _Resolver:
 
     def condition(self, expr: Expr) -> Condition:
         """Return an expression of columns that were found, with what it reads."""
-        read = {column: self.reads[column] for column in sorted(expr.columns())}
-        schema = Schema(tuple((column, kind) for column, (_, kind) in read.items()))
-        return Condition(expr, {column: attribute for column, (attribute, _) in read.items()}, schema)
+        columns = {column: self.reads[column] for column in sorted(expr.columns())}
+        schema = Schema(tuple((column, kind) for column, (_, kind) in columns.items()))
+        return Condition(expr, {column: attribute for column, (attribute, _) in columns.items()}, schema)
 
     def _is_own(self, attribute: s.Attribute) -> bool:
         own_name = attribute.ref == self.ref or (attribute.ref == self.stream and attribute.ref not in self.refs)
         return attribute.ref is None or (own_name and attribute.index is None)
 
 
-def indexed(attribute: s.Attribute, refs: Mapping[str, tuple[str, bool]]) -> s.Attribute:
+def with_index(attribute: s.Attribute, refs: Mapping[str, tuple[str, bool]]) -> s.Attribute:
     """Return the attribute with the index it means: of several records, the last."""
     assert attribute.ref is not None
     several = refs[attribute.ref][1]
@@ -295,8 +295,8 @@ def indexed(attribute: s.Attribute, refs: Mapping[str, tuple[str, bool]]) -> s.A
 def label(attribute: s.Attribute) -> str:
     """Return the name of an event's column in the result of a match, before `select` renames it."""
     index = attribute.index
-    shown = "" if index is None else f"[{'last-' if index.back else ''}{index.offset}]"
-    return f"{attribute.ref}{shown}.{attribute.name}"
+    suffix = "" if index is None else f"[{'last-' if index.back else ''}{index.offset}]"
+    return f"{attribute.ref}{suffix}.{attribute.name}"
 
 
 def column_type(text: str, attribute: s.Attribute, stream: str, schema: Schema) -> Type:
@@ -323,21 +323,21 @@ def owner(text: str, attribute: s.Attribute, schemas: Mapping[str, Schema], what
     return ref
 
 
-def unknown_stream(text: str, at: s.Position, name: str, known: Mapping[str, Schema]) -> QueryError:
+def unknown_stream(text: str, at: s.Position, name: str, schemas: Mapping[str, Schema]) -> QueryError:
     """Return the error about a stream that nobody defined."""
-    near = suggestion(name, known) or f"; streams are {listed(known)}"
+    near = suggestion(name, schemas) or f"; streams are {listed(schemas)}"
     return error_at(text, at, f"there is no stream {name!r}{near}")
 
 
 def events_of(links: tuple[s.Link, ...]) -> list[s.Event | s.Absent]:
     """Return every event and absence of a chain, in the order they are written."""
-    found: list[s.Event | s.Absent] = []
+    events: list[s.Event | s.Absent] = []
     for link in links:
         match link.what:
             case s.Group(inner):
-                found += events_of(inner)
+                events += events_of(inner)
             case s.Both(_, left, right):
-                found += [left, right]
+                events += [left, right]
             case s.Event() | s.Absent():
-                found.append(link.what)
-    return found
+                events.append(link.what)
+    return events

@@ -34,25 +34,27 @@ def error_at(text: str, at: Position, message: str) -> QueryError:
     line = text.count("\n", 0, start) + 1
     begin = text.rfind("\n", 0, start) + 1
     end = text.find("\n", start)
-    shown = text[begin : end if end >= 0 else len(text)]
-    marks = max(1, min(stop, begin + len(shown)) - start)
+    line_text = text[begin : end if end >= 0 else len(text)]
+    marks = max(1, min(stop, begin + len(line_text)) - start)
     column = start - begin + 1
-    picture = f"  {shown}\n  {' ' * (column - 1)}{'^' * marks}"
+    picture = f"  {line_text}\n  {' ' * (column - 1)}{'^' * marks}"
     return QueryError(
         f"line {line}, column {column}: {message}\n{picture}", line=line, column=column, offending=text[start:stop]
     )
 
 
-def expected_here(text: str, error: UnexpectedInput) -> QueryError:
+def syntax_error(text: str, error: UnexpectedInput) -> QueryError:
     """Return the message for the first place at which the text stops making sense."""
     start = _start(text, error)
-    found = _token_at(text, start)
-    at = (start, start + max(1, len(found)))
+    token = _token_at(text, start)
+    at = (start, start + max(1, len(token)))
     before = text[:start].rstrip()
-    hint = _hint(text, before, found, start, _expected(error))
-    shown = repr(found) if found else "the end of the text"
-    wanted = _wanted(_expected(error))
-    return error_at(text, at, f"{shown} does not fit here{f'; expected {wanted}' if wanted else ''}{hint}")
+    hint = _hint(text, before, token, start, _expected_terminals(error))
+    subject = repr(token) if token else "the end of the text"
+    alternatives = _alternatives(_expected_terminals(error))
+    return error_at(
+        text, at, f"{subject} does not fit here{f'; expected {alternatives}' if alternatives else ''}{hint}"
+    )
 
 
 def _start(text: str, error: UnexpectedInput) -> int:
@@ -66,34 +68,34 @@ def _token_at(text: str, start: int) -> str:
     return match.group() if match else ""
 
 
-def _expected(error: UnexpectedInput) -> set[str]:
+def _expected_terminals(error: UnexpectedInput) -> set[str]:
     if isinstance(error, UnexpectedCharacters):
         return set(error.allowed or ())
-    found: set[str] = set(getattr(error, "accepts", None) or getattr(error, "expected", None) or ())
-    return found
+    terminals: set[str] = set(getattr(error, "accepts", None) or getattr(error, "expected", None) or ())
+    return terminals
 
 
-def _wanted(expected: set[str]) -> str:
+def _alternatives(expected: set[str]) -> str:
     """Name what may stand here, when that is few things."""
-    shown = sorted({_SIGNS.get(name, f"'{name.lower()}'") for name in expected})
-    return " or ".join(shown) if 0 < len(shown) <= 3 else ""
+    signs = sorted({_SIGNS.get(name, f"'{name.lower()}'") for name in expected})
+    return " or ".join(signs) if 0 < len(signs) <= 3 else ""
 
 
-def _hint(text: str, before: str, found: str, start: int, expected: set[str]) -> str:
-    word = found.lower()
+def _hint(text: str, before: str, token: str, start: int, expected: set[str]) -> str:
+    word = token.lower()
     last = re.search(r"(\w+|\S)$", before)
     previous = last.group() if last else ""
     if not before and word in ("", "select"):
         return "; a query begins with 'from', such as 'from levels select *'"
-    if found in ("=",) and ("COMPARE" in expected or "RSQB" in expected):
+    if token in ("=",) and ("COMPARE" in expected or "RSQB" in expected):
         return "; did you mean '=='?"
-    if found in ("&", "|"):
-        return f"; did you mean '{'and' if found == '&' else 'or'}'?"
-    if found == "!" or (found == "<" and text[start : start + 2] == "<>"):
+    if token in ("&", "|"):
+        return f"; did you mean '{'and' if token == '&' else 'or'}'?"
+    if token == "!" or (token == "<" and text[start : start + 2] == "<>"):
         return "; write 'not' for the opposite and '!=' for unequal"
-    if found in ('"', "'"):
+    if token in ('"', "'"):
         return "; the quote that opens this text is never closed"
-    if word in _WORDS and found != word:
+    if word in _WORDS and token != word:
         return f"; keywords are written in small letters: did you mean {word!r}?"
     if _after_number(before) and re.search(r"\b(within|for)\s+\d+$", before):
         return (
@@ -113,7 +115,7 @@ def _hint(text: str, before: str, found: str, start: int, expected: set[str]) ->
         return "; did you mean 'insert into'?"
     if previous == "group":
         return "; did you mean 'group by'?"
-    if previous == "stream" and found == "(":
+    if previous == "stream" and token == "(":
         return "; a stream needs a name, such as 'define stream levels (height int)'"
     if "RSQB" in expected and before.count("[") > before.count("]"):
         return "; is a ']' missing?"
@@ -121,7 +123,7 @@ def _hint(text: str, before: str, found: str, start: int, expected: set[str]) ->
         return "; is a ')' missing?"
     if "SEMICOLON" in expected and word in ("from", "define", "partition"):
         return "; statements are separated by ';'"
-    close = suggestion(found, sorted(w for w in _WORDS if w.upper() in expected)) if found else ""
+    close = suggestion(token, sorted(w for w in _WORDS if w.upper() in expected)) if token else ""
     if close:
         return close
     return suggestion(previous, sorted(_WORDS)) if previous.lower() not in _WORDS else ""

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 from headwater.cep import syntax as s
 from headwater.cep.diagnostics import error_at
 from headwater.cep.functions import AGGREGATES, COMPARISONS, FUNCTIONS, OPERATORS
-from headwater.cep.printer import value as shown
+from headwater.cep.printer import value as text_of
 from headwater.data.schema import NUMERIC, Schema, Type
 from headwater.errors import FlowError, suggestion
 from headwater.flow.expr import Call, Column, Expr, Literal
@@ -29,7 +29,7 @@ class Translator:
         """Return the expression of something that must be true or false."""
         expr, kind = self.translate(value)
         if kind != "bool":
-            self.complain(value, f"a condition is true or false; {shown(value)} is {kind}")
+            self.complain(value, f"a condition is true or false; {text_of(value)} is {kind}")
         return expr
 
     def conjunction(self, values: Sequence[s.Value]) -> Expr:
@@ -61,8 +61,8 @@ class Translator:
         match value:
             case s.Operation("-", (s.Constant(int() | float() as constant),)) if not isinstance(constant, bool):
                 return self._constant(value, -constant)  # the least whole number has no counterpart above zero
-        made = [self.translate(arg) for arg in value.args]
-        exprs, kinds = [expr for expr, _ in made], [kind for _, kind in made]
+        operands = [self.translate(arg) for arg in value.args]
+        exprs, kinds = [expr for expr, _ in operands], [kind for _, kind in operands]
         sign = value.op
         if sign in ("and", "or", "not"):
             self._all(value, kinds, ("bool",), f"'{sign}' joins conditions")
@@ -78,11 +78,11 @@ class Translator:
             return -exprs[0], kinds[0]
         # as in Siddhi, whole numbers divide to whole numbers, and the sign of a remainder is that of the left side
         name = "quotient" if sign == "/" and kinds == ["int", "int"] else OPERATORS[sign]
-        return self._typed(
-            value, Call(name, tuple(exprs)), kinds, f"{' and '.join(kinds)} do not go together in {shown(value)}"
+        return self._with_type(
+            value, Call(name, tuple(exprs)), kinds, f"{' and '.join(kinds)} do not go together in {text_of(value)}"
         )
 
-    def _typed(self, value: s.Value, expr: Call, kinds: list[Type], wrong: str) -> tuple[Expr, Type]:
+    def _with_type(self, value: s.Value, expr: Call, kinds: list[Type], wrong: str) -> tuple[Expr, Type]:
         """Return an expression and its type, given those of its first arguments: stand-ins take the place of columns."""
         stand_in = Call(expr.name, (*(Column(f"c{i}") for i in range(len(kinds))), *expr.args[len(kinds) :]))
         try:
@@ -94,31 +94,31 @@ class Translator:
         if value.name in AGGREGATES:
             self.complain(value, f"{value.name}() needs a window, and stands in 'select' or 'having' only")
         if value.name not in FUNCTIONS:
-            known = [*FUNCTIONS, *AGGREGATES]
-            near = suggestion(value.name, known) or next(
-                (f"; did you mean {name!r}?" for name in known if name.partition(":")[2] == value.name.lower()), ""
+            names = [*FUNCTIONS, *AGGREGATES]
+            near = suggestion(value.name, names) or next(
+                (f"; did you mean {name!r}?" for name in names if name.partition(":")[2] == value.name.lower()), ""
             )
             self.complain(value, f"there is no function {value.name!r}{near}")
         function = FUNCTIONS[value.name]
         self.count_arguments(value, function.least, function.most)
-        made = [self.translate(arg) for arg in value.args]
-        kinds = [kind for _, kind in made]
-        expr = Call(function.of_flow, (*(expr for expr, _ in made), *function.constants))
-        return self._typed(value, expr, kinds, f"{value.name}() does not take ({', '.join(kinds)})")
+        arguments = [self.translate(arg) for arg in value.args]
+        kinds = [kind for _, kind in arguments]
+        expr = Call(function.of_flow, (*(expr for expr, _ in arguments), *function.constants))
+        return self._with_type(value, expr, kinds, f"{value.name}() does not take ({', '.join(kinds)})")
 
     def count_arguments(self, value: s.Function, least: int, most: int | None) -> None:
         """Complain when a call has too few or too many arguments."""
         if least <= len(value.args) <= (len(value.args) if most is None else most):
             return
-        wanted = str(least) if least == most else f"{least} or more" if most is None else f"{least} to {most}"
+        expected = str(least) if least == most else f"{least} or more" if most is None else f"{least} to {most}"
         self.complain(
-            value, f"{value.name}() takes {wanted} argument{'' if wanted == '1' else 's'}; got {len(value.args)}"
+            value, f"{value.name}() takes {expected} argument{'' if expected == '1' else 's'}; got {len(value.args)}"
         )
 
-    def _all(self, value: s.Operation, kinds: list[Type], wanted: tuple[str, ...], what: str) -> None:
+    def _all(self, value: s.Operation, kinds: list[Type], expected: tuple[str, ...], what: str) -> None:
         for arg, kind in zip(value.args, kinds, strict=True):
-            if kind not in wanted:
-                self.complain(arg, f"{what}; {shown(arg)} is {kind}")
+            if kind not in expected:
+                self.complain(arg, f"{what}; {text_of(arg)} is {kind}")
 
     def _comparable(self, value: s.Operation, kinds: list[Type]) -> None:
         left, right = kinds
@@ -133,7 +133,7 @@ class Translator:
                 and _number(side.value)
             ):
                 fix = f"; did you mean {side.value} without quotes?"
-        self.complain(value, f"cannot compare {left} with {right} in {shown(value)}{fix}")
+        self.complain(value, f"cannot compare {left} with {right} in {text_of(value)}{fix}")
 
     def complain(self, value: s.Value, message: str) -> NoReturn:
         """Raise an error that marks this expression."""
@@ -150,20 +150,20 @@ def _number(text: str) -> bool:
 
 def conjuncts(values: tuple[s.Value, ...]) -> list[s.Value]:
     """Take conditions joined by `and` apart."""
-    found: list[s.Value] = []
+    parts: list[s.Value] = []
     for value in values:
         if isinstance(value, s.Operation) and value.op == "and":
-            found += conjuncts(value.args)
+            parts += conjuncts(value.args)
         else:
-            found.append(value)
-    return found
+            parts.append(value)
+    return parts
 
 
-def renamed(expr: Expr, names: Mapping[str, str]) -> Expr:
+def rename_columns(expr: Expr, names: Mapping[str, str]) -> Expr:
     """Return an expression that reads the same columns under other names."""
     match expr:
         case Column(name):
             return Column(names[name])
         case Call(name, args):
-            return Call(name, tuple(renamed(arg, names) for arg in args))
+            return Call(name, tuple(rename_columns(arg, names) for arg in args))
     return expr

@@ -93,8 +93,8 @@ class QueryStream(_Record):
 
     def window(self, kind: str, *args: Any) -> QueryStream:
         """Aggregate or join over a window: `window("time", "1 min")`, `window("length", 60)`; a text is a duration."""
-        given = tuple(_span(arg) if isinstance(arg, Duration) else value_of(arg) for arg in args)
-        return QueryStream(replace(self._data, window=s.Window(kind, given)))
+        parameters = tuple(_span(arg) if isinstance(arg, Duration) else value_of(arg) for arg in args)
+        return QueryStream(replace(self._data, window=s.Window(kind, parameters)))
 
     def named(self, alias: str) -> QueryStream:
         """Give one side of a join its name."""
@@ -102,7 +102,7 @@ class QueryStream(_Record):
 
     def select(self, *values: Any, **named: Any) -> Result:
         """Choose the columns of the result; nothing means all of them."""
-        return _selected(self._data, values, named)
+        return _result_of(self._data, values, named)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +113,7 @@ class Selectable:
 
     def select(self, *values: Any, **named: Any) -> Result:
         """Choose the columns of the result; nothing means all of them."""
-        return _selected(self.data, values, named)
+        return _result_of(self.data, values, named)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,11 +138,11 @@ class Result:
 
     def group_by(self, *columns: Expr) -> Result:
         """Aggregate the records of each group apart."""
-        found = tuple(map(value_of, columns))
-        for column in found:
+        attributes = tuple(map(value_of, columns))
+        for column in attributes:
             if not isinstance(column, s.Attribute):
                 raise QueryError(f"group_by() takes columns, such as col.tank; got {column}")
-        return Result(replace(self.data, group_by=found))  # type: ignore[arg-type]
+        return Result(replace(self.data, group_by=attributes))  # type: ignore[arg-type]
 
     def having(self, condition: Expr) -> Result:
         """Keep results of which this holds; it reads the result's own columns."""
@@ -269,9 +269,9 @@ def text(query: Statement | s.App) -> str:
 # -- how parts become data --------------------------------------------------------------------------------------------
 
 
-def _selected(source: Any, values: tuple[Any, ...], named: dict[str, Any]) -> Result:
-    chosen = [value if isinstance(value, s.SelectItem) else s.SelectItem(value_of(value)) for value in values]
-    return Result(s.Query(source, (*chosen, *(renamed(value, name) for name, value in named.items()))))
+def _result_of(source: Any, values: tuple[Any, ...], named: dict[str, Any]) -> Result:
+    items = [value if isinstance(value, s.SelectItem) else s.SelectItem(value_of(value)) for value in values]
+    return Result(s.Query(source, (*items, *(renamed(value, name) for name, value in named.items()))))
 
 
 def _link(part: Part) -> s.Link:

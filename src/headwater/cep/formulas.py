@@ -24,17 +24,17 @@ class _InQuery(Expr):
 
     def columns(self) -> frozenset[str]:
         """Complain: only a query knows the columns."""
-        self._misplaced()
+        self._refuse()
 
     def type_in(self, schema: Schema) -> Type:
         """Complain: only a query knows the type."""
-        self._misplaced()
+        self._refuse()
 
     def to_json(self) -> Any:
         """Complain: a query is described by its text."""
-        self._misplaced()
+        self._refuse()
 
-    def _misplaced(self) -> NoReturn:
+    def _refuse(self) -> NoReturn:
         raise FlowError(f"{self} belongs to a query; give it to select(), pattern() … of headwater.cep")
 
 
@@ -101,9 +101,9 @@ def distinct(of: Any) -> Function:
     return call(_AGGREGATES["distinct"], of)
 
 
-def value_of(given: Any) -> s.Value:
+def value_of(value: Any) -> s.Value:
     """Return an expression, or a constant, as the plain data of a query."""
-    match expr(given):
+    match expr(value):
         case Literal(bool() | int() | float() | str() as constant):
             return s.Constant(constant)
         case Column(name):

@@ -18,11 +18,11 @@ from headwater.data.batch import NO_WATERMARK, Batch, concat_batches
 from headwater.data.column import Array
 from headwater.operators.arrivals import Arrivals
 from headwater.operators.chunk import Chunk
-from headwater.operators.keyed import joined, with_letters
-from headwater.operators.keys import IdleKeys, chosen_slots, keys_batch
+from headwater.operators.keyed import combine, with_letters
+from headwater.operators.keys import IdleKeys, keys_batch, select_slots
 from headwater.operators.operator import Operator, Output, Select
 from headwater.operators.projection import Projection
-from headwater.operators.snapshot import packed, unpacked
+from headwater.operators.snapshot import pack_state, unpack_state
 
 DEFAULT_CAP = 100_000  #: partial matches that a query keeps unless told otherwise
 
@@ -34,7 +34,7 @@ class MatchPlan:
     """Everything a match step needs to know."""
 
     automaton: Automaton
-    wanted: tuple[s.Attribute, ...]  #: what the result reads of the events
+    attributes: tuple[s.Attribute, ...]  #: what the result reads of the events
     projection: Projection
     times: tuple[str | None, ...]
     keys: tuple[tuple[str, ...], ...]
@@ -91,33 +91,33 @@ class MatchOperator(Operator):
 
     def advance(self, watermark: int) -> Output:
         """Accept records that waited for their turn, and let time pass."""
-        chunk, reached = self._arrivals.release(watermark)
+        chunk, clock = self._arrivals.release(watermark)
         out, letters = self._run(chunk) if chunk is not None else (None, None)
-        if reached > NO_WATERMARK:
-            late, more = self._results(self._matcher.advance(min(reached, FOREVER)))
-            out, letters = joined(out, late), joined(letters, more)
+        if clock > NO_WATERMARK:
+            late, more = self._results(self._matcher.advance(min(clock, FOREVER)))
+            out, letters = combine(out, late), combine(letters, more)
         return with_letters(out, letters)
 
     def _run(self, chunk: Chunk) -> tuple[Batch | None, Batch | None]:
         self._matcher.reserve(len(self._arrivals.keys))
-        found = self._matcher.process(chunk)
+        matches = self._matcher.process(chunk)
         if not self._arrivals.by_key:
-            found += self._matcher.advance(int(chunk.times[-1]))
-        out, letters = self._results(found)
+            matches += self._matcher.advance(int(chunk.times[-1]))
+        out, letters = self._results(matches)
         self._forget_idle_keys()
         return out, letters
 
-    def _results(self, found: list[Batch]) -> tuple[Batch | None, Batch | None]:
+    def _results(self, matches: list[Batch]) -> tuple[Batch | None, Batch | None]:
         """Return the results of matches, and dead letters for what could not be computed on the way."""
-        out, letters = self._select.run(concat_batches(found)) if found else (None, None)
+        out, letters = self._select.run(concat_batches(matches)) if matches else (None, None)
         if isinstance(self._matcher, Interpreter):
-            letters = joined(letters, self._matcher.unfit(self._plan.step))
+            letters = combine(letters, self._matcher.unfit(self._plan.step))
         return out, letters
 
     def snapshot(self, select: Select | None = None) -> bytes:
         """Save the partial matches of the chosen keys, and the records of theirs that wait for their turn."""
         keys = self._arrivals.keys
-        slots = chosen_slots(keys, select)
+        slots = select_slots(keys, select)
         if not self._arrivals.to_all:
             slots = slots[self._matcher.holding()[slots]]
         state = {
@@ -127,33 +127,33 @@ class MatchOperator(Operator):
             "matcher": self._matcher.save(slots),
             "evicted": self.evicted if select is None else 0,
         }
-        return packed(_KIND, state)
+        return pack_state(_KIND, state)
 
     def restore(self, data: bytes) -> None:
         """Accept over partial matches."""
-        saved = unpacked(_KIND, data)
-        self._evicted += saved["evicted"]
-        if saved["count"]:
-            slots = self._arrivals.keys.slots_of(keys_batch(saved["keys"], saved["count"]))
+        state = unpack_state(_KIND, data)
+        self._evicted += state["evicted"]
+        if state["count"]:
+            slots = self._arrivals.keys.slots_of(keys_batch(state["keys"], state["count"]))
             self._matcher.reserve(len(self._arrivals.keys))
-            self._matcher.load(saved["matcher"], slots)
-        self._arrivals.load(saved["arrivals"])
+            self._matcher.load(state["matcher"], slots)
+        self._arrivals.load(state["arrivals"])
         self._matcher.reserve(len(self._arrivals.keys))
 
     def forget(self, select: Select) -> None:
         """Drop the partial matches of the chosen keys."""
-        gone = np.zeros(len(self._arrivals.keys), np.bool_)
-        gone[chosen_slots(self._arrivals.keys, select)] = True
+        mask = np.zeros(len(self._arrivals.keys), np.bool_)
+        mask[select_slots(self._arrivals.keys, select)] = True
         self._arrivals.forget(select)
-        self._keep(np.flatnonzero(~gone))
+        self._keep(np.flatnonzero(~mask))
 
     def _forget_idle_keys(self) -> None:
         """Forget keys that hold nothing and whose time others have reached, once they may be the greater part."""
-        known = len(self._arrivals.keys)
-        if self.idle_keys.may_be_many(known) and not self._arrivals.to_all:
-            stay = np.flatnonzero(self._matcher.holding()[:known] | self._arrivals.ahead())
-            self._keep(stay)
-            self.idle_keys.note(known, len(stay))
+        key_count = len(self._arrivals.keys)
+        if self.idle_keys.may_be_many(key_count) and not self._arrivals.to_all:
+            slots = np.flatnonzero(self._matcher.holding()[:key_count] | self._arrivals.ahead())
+            self._keep(slots)
+            self.idle_keys.note(key_count, len(slots))
 
     def _keep(self, slots: Array) -> None:
         """Start over with these keys alone."""
@@ -171,11 +171,11 @@ def _matcher(plan: MatchPlan, *, by_key: bool) -> Interpreter | SequenceMatcher 
     if not plan.interpreted:
         tables = comparisons(a)
         if tables is not None and not a.strict:
-            return PatternMatcher(a, tables, plan.wanted, plan.cap, by_key=by_key)
+            return PatternMatcher(a, tables, plan.attributes, plan.cap, by_key=by_key)
         if tables is not None and len(a.stages) <= plan.cap + 1:  # of a sequence, a key has fewer attempts than stages
-            return SequenceMatcher(a, tables, plan.wanted)
-        layout = Layout.of(a, plan.wanted)
+            return SequenceMatcher(a, tables, plan.attributes)
+        layout = Layout.of(a, plan.attributes)
         several = nfa(a, layout) if layout is not None else None
         if layout is not None and several is not None:
-            return NfaMatcher(a, several, layout, plan.wanted, plan.cap)
-    return Interpreter(a, plan.wanted, plan.cap)
+            return NfaMatcher(a, several, layout, plan.attributes, plan.cap)
+    return Interpreter(a, plan.attributes, plan.cap)

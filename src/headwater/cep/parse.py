@@ -15,7 +15,7 @@ from lark.tree import Meta
 from lark.visitors import v_args
 
 from headwater.cep import syntax as s
-from headwater.cep.diagnostics import error_at, expected_here
+from headwater.cep.diagnostics import error_at, syntax_error
 from headwater.errors import QueryError, suggestion
 
 _UNITS = {
@@ -37,7 +37,7 @@ def parse(text: str) -> s.App:
     try:
         tree = _grammar().parse(text)
     except UnexpectedInput as error:
-        raise expected_here(text, error) from None
+        raise syntax_error(text, error) from None
     try:
         app: s.App = _Reader(text).transform(tree)
     except VisitError as error:

@@ -10,7 +10,7 @@ from headwater.cep.automaton import column_type, unknown_stream
 from headwater.cep.diagnostics import error_at
 from headwater.cep.expressions import Translator
 from headwater.cep.fluent import Statement
-from headwater.cep.fluent import text as written
+from headwater.cep.fluent import text as text_of
 from headwater.cep.match import DEFAULT_CAP
 from headwater.cep.parse import parse
 from headwater.cep.planning.order import Node, in_order, nodes
@@ -47,13 +47,13 @@ def add_query(
     """
     if cap < 1:
         raise FlowError(f"query {name!r}: cap is how many partial matches are kept at most, 1 or more; got {cap}")
-    text = query if isinstance(query, str) else written(query)
-    known = {
+    text = query if isinstance(query, str) else text_of(query)
+    by_name = {
         step.name: Stream(flow, step.name, time=time_of(flow, step.name))
         for step in flow.steps.values()
         if step.outputs
     }
-    return Planner(flow, name, text, {**known, **(streams or {})}, cap).plan(parse(text))
+    return Planner(flow, name, text, {**by_name, **(streams or {})}, cap).plan(parse(text))
 
 
 def time_of(flow: Flow, step: str) -> str | None:
@@ -75,8 +75,8 @@ def lag_of(flow: Flow, step: str) -> int:
     at = flow.steps[step]
     if isinstance(at.kind, EventTime):
         return 0
-    own: int = getattr(at.kind.make, "delay_us", 0) if isinstance(at.kind, Apply) else 0
-    return own + max((lag_of(flow, given.step) for given in at.inputs), default=0)
+    delay: int = getattr(at.kind.make, "delay_us", 0) if isinstance(at.kind, Apply) else 0
+    return delay + max((lag_of(flow, edge.step) for edge in at.inputs), default=0)
 
 
 class Planner:
@@ -85,7 +85,7 @@ class Planner:
     def __init__(self, flow: Flow, name: str, text: str, streams: dict[str, Stream], cap: int) -> None:
         self.flow, self._name, self.text, self._cap = flow, name, text, cap
         self.streams = streams
-        self._given = set(streams)  #: the flow's own
+        self._inputs = set(streams)  #: the flow's own
         self._parts: dict[str, list[Stream]] = {}  #: what each query has inserted into a stream so far
         self._keys: dict[str, tuple[str, ...]] = {}
         self._partition: tuple[str, ...] = ()
@@ -98,19 +98,19 @@ class Planner:
         for statement in app.statements:
             if isinstance(statement, s.Define):
                 self._check_definition(statement)
-        found = {node: self._add_node(node, queries) for node in in_order(self.text, queries)}
-        return found[queries[-1]] if queries[-1].into is None else self.streams[queries[-1].into]
+        outputs = {node: self._add_node(node, queries) for node in in_order(self.text, queries)}
+        return outputs[queries[-1]] if queries[-1].into is None else self.streams[queries[-1].into]
 
     def _add_node(self, node: Node, queries: list[Node]) -> Stream:
         if node.partition is not None:
             self._enter_partition(node)
-        made = self._add(node, queries)
+        output = self._add(node, queries)
         if node.into is not None:
-            self._insert(node, made, queries)
+            self._insert(node, output, queries)
         self._keys, self._partition = {}, ()
         for inner in [name for name in self.streams if name.startswith("#") and " of " not in name]:
             del self.streams[inner]
-        return made
+        return output
 
     def _check_definition(self, definition: s.Define) -> None:
         for column, kind in definition.fields:
@@ -209,31 +209,31 @@ class Planner:
             return f"{self._name}.{node.query.into} {together.index(node) + 1}"
         return self._name if node is queries[-1] else f"{self._name}.{node.query.into}"
 
-    def _insert(self, node: Node, made: Stream, queries: list[Node]) -> None:
+    def _insert(self, node: Node, output: Stream, queries: list[Node]) -> None:
         """Let a stream be read once the last query that inserts into it has been planned."""
         into, query = node.into, node.query
         assert into is not None
-        if into in self._given:
+        if into in self._inputs:
             raise error_at(self.text, query.at, f"the flow has a stream {into!r} already; insert into another name")
-        if into != query.into and not all(key in made.schema for key in self._partition):
+        if into != query.into and not all(key in output.schema for key in self._partition):
             raise error_at(
                 self.text, query.at, f"{query.into!r} is a stream of each key; select {listed(self._partition)} too"
             )
         if into != query.into and node.partition is None:
             raise error_at(self.text, query.at, f"{query.into!r}, a stream of each key, belongs into a partition")
         parts = self._parts.setdefault(into, [])
-        if parts and parts[0].schema != made.schema:
+        if parts and parts[0].schema != output.schema:
             raise error_at(
                 self.text,
                 query.at,
-                f"stream {query.into!r} has the columns ({parts[0].schema}); this query gives ({made.schema})",
+                f"stream {query.into!r} has the columns ({parts[0].schema}); this query gives ({output.schema})",
             )
-        parts.append(made)
+        parts.append(output)
         if len(parts) == sum(other.into == into for other in queries):
             name = self._name if queries[-1].into == into else f"{self._name}.{query.into}"
-            self.streams[into] = self._merged(name, parts)
+            self.streams[into] = self._merge(name, parts)
 
-    def _merged(self, name: str, parts: list[Stream]) -> Stream:
+    def _merge(self, name: str, parts: list[Stream]) -> Stream:
         """Return the results of several queries as one stream: in order of event time, else as they come."""
         if len(parts) == 1:
             return parts[0]
@@ -248,7 +248,7 @@ class Planner:
     # -- a single stream ----------------------------------------------------------------------------------------------
 
     def _add_source(self, name: str, query: s.Query, source: s.Source) -> Stream:
-        stream = self.filtered(name, source)
+        stream = self.filter_source(name, source)
         resolve = self.resolve_in({None: (source.stream, stream.schema), source.stream: (source.stream, stream.schema)})
         window = extent(self.text, source.window, source.stream, stream.schema) if source.window else None
         batch = window is not None and window.batch
@@ -267,8 +267,8 @@ class Planner:
                     self.text, query.group_by[0].at, "'group by' needs an aggregate in 'select', such as count()"
                 )
             self.keys_of({source.stream: source.at})
-            return self._selected(name, stream, selection)
-        return self._windowed(name, stream, source, window or Extent("length", 0), selection, groups)
+            return self._select(name, stream, selection)
+        return self._add_window(name, stream, source, window or Extent("length", 0), selection, groups)
 
     def _everything(self, query: s.Query, stream: Stream, batch: bool) -> list[tuple[str, Expr, Type]]:
         if batch and not query.select:
@@ -280,7 +280,7 @@ class Planner:
     def _truly_aggregates(self, selection: Selection) -> bool:
         return any(aggregate.function != "last" for aggregate, _ in selection.aggregates.values())
 
-    def filtered(self, name: str, source: s.Source) -> Stream:
+    def filter_source(self, name: str, source: s.Source) -> Stream:
         """Return a source's stream, with a step before it for its conditions."""
         if source.stream not in self.streams:
             raise unknown_stream(self.text, source.at, source.stream, self.schemas())
@@ -296,13 +296,13 @@ class Planner:
     def _free(self, name: str) -> str:
         return name if name not in self.flow.steps else f"{name} {len(self.flow.steps)}"
 
-    def _selected(self, name: str, stream: Stream, selection: Selection) -> Stream:
+    def _select(self, name: str, stream: Stream, selection: Selection) -> Stream:
         columns: dict[str, Any] = {column: expr for column, expr, _ in selection.columns}
         first = name if selection.having is None else self._free(f"{name} all")
-        made = stream.select(first, **columns)
+        output = stream.select(first, **columns)
         if selection.having is not None:
-            made = made.filter(name, selection.having)
-        return Stream(self.flow, made.step, time=self._renamed_time(selection, stream.time))
+            output = output.filter(name, selection.having)
+        return Stream(self.flow, output.step, time=self._renamed_time(selection, stream.time))
 
     def _renamed_time(self, selection: Selection, time: str | None) -> str | None:
         if time is None:
@@ -310,25 +310,29 @@ class Planner:
         hidden = {str(Column(time)), str(Column(f"last({time})"))}
         return next((column for column, expr, _ in selection.columns if str(expr) in hidden), None)
 
-    def _windowed(
+    def _add_window(
         self, name: str, stream: Stream, source: s.Source, window: Extent, selection: Selection, groups: tuple[str, ...]
     ) -> Stream:
         (keys,) = self.keys_of({source.stream: source.at})
         time = window.time or stream.time
         lag = self.lag_of([stream]) if time is not None and time == stream.time else None
         common: dict[str, Any] = {
-            "given": stream.schema, "time": time, "groups": groups, "aggregates": selection.of_aggregates(), "step": name,
+            "schema": stream.schema, "time": time, "groups": groups, "aggregates": selection.of_aggregates(), "step": name,
             "lag_us": lag, "result_time": self._renamed_time(selection, stream.time),
         }  # fmt: skip
         if window.batch:
-            own = keys if window.key is None or window.key in keys else (*keys, window.key)
+            batch_keys = keys if window.key is None or window.key in keys else (*keys, window.key)
             # of a batch only its keys and aggregates are left
-            left = stream.schema.only((*own, *(g for g in groups if g not in own)))
-            common["groups"] = tuple(g for g in groups if g not in own)
+            batch_schema = stream.schema.only((*batch_keys, *(g for g in groups if g not in batch_keys)))
+            common["groups"] = tuple(g for g in groups if g not in batch_keys)
             if (common["groups"] and window.kind != "time") or (lag is None and window.kind != "length"):
                 common["result_time"] = None  # the last record of a group may be of any age when the batch ends
             plan: Any = BatchWindowPlan(
-                kind=window.kind, size=window.size, keys=own, projection=selection.projection(left), **common
+                kind=window.kind,
+                size=window.size,
+                keys=batch_keys,
+                projection=selection.projection(batch_schema),
+                **common,
             )
         else:
             limit, span = (window.size, 0) if window.kind == "length" else (0, window.size)
@@ -337,12 +341,12 @@ class Planner:
             )
         return self.add_step(name, plan, [(stream, keys)], selection.out)
 
-    def add_step(self, name: str, plan: Any, given: list[tuple[Stream, tuple[str, ...]]], out: Schema) -> Stream:
+    def add_step(self, name: str, plan: Any, sources: list[tuple[Stream, tuple[str, ...]]], out: Schema) -> Stream:
         """Add a step that one instance runs, or one per part of the keys, and return its stream."""
         elsewhere: Grouping = "all" if self._keys else "one"
-        inputs = tuple(Input(st.step, st.port, st.schema, "key" if keys else elsewhere, keys) for st, keys in given)
-        known = next((keys for _, keys in given if keys), ())
-        self.flow.add(name, Apply(plan, known), inputs=inputs, outputs={"out": out})
+        inputs = tuple(Input(st.step, st.port, st.schema, "key" if keys else elsewhere, keys) for st, keys in sources)
+        step_keys = next((keys for _, keys in sources if keys), ())
+        self.flow.add(name, Apply(plan, step_keys), inputs=inputs, outputs={"out": out})
         return Stream(self.flow, name, time=plan.result_time)
 
     def resolve_in(self, names: Mapping[str | None, tuple[str, Schema]]) -> Callable[[s.Attribute], tuple[str, Type]]:
@@ -356,8 +360,8 @@ class Planner:
                     "an index belongs to an event of a pattern that is counted, such as e1[0].x",
                 )
             if attribute.ref not in names:
-                shown = [name for name in names if name]
-                near = suggestion(attribute.ref or "", shown) or f"; names are {listed(shown)}"
+                refs = [name for name in names if name]
+                near = suggestion(attribute.ref or "", refs) or f"; names are {listed(refs)}"
                 raise error_at(self.text, attribute.at, f"there is no stream {attribute.ref!r} in this query{near}")
             stream, schema = names[attribute.ref]
             return attribute.name, column_type(self.text, attribute, stream, schema)

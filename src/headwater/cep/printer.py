@@ -34,7 +34,7 @@ def query_text(part: s.App | s.Define | s.Query | s.Partition) -> str:
 
 def _query(query: s.Query) -> str:
     lines = [f"from {_input(query.source)}"]
-    lines.append(f"select {', '.join(map(_selected, query.select)) or '*'}")
+    lines.append(f"select {', '.join(map(_select_item, query.select)) or '*'}")
     if query.group_by:
         lines.append(f"group by {', '.join(map(value, query.group_by))}")
     if query.having is not None:
@@ -44,7 +44,7 @@ def _query(query: s.Query) -> str:
     return "\n".join(lines)
 
 
-def _selected(item: s.SelectItem) -> str:
+def _select_item(item: s.SelectItem) -> str:
     return value(item.value) + (f" as {item.name}" if item.name else "")
 
 

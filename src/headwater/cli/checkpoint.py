@@ -11,7 +11,7 @@ from rich.table import Table
 
 from headwater.cli.parameters import JSON
 from headwater.cli.screen import console, print_json
-from headwater.engine.checkpoint.listing import CheckpointSummary, listed
+from headwater.engine.checkpoint.listing import CheckpointSummary, summaries
 from headwater.io.move_marker import moved_to
 
 
@@ -23,7 +23,7 @@ def checkpoint(
 
     Exits with 1 where a run could not go on from any of them.
     """
-    found = listed(folder)
+    found = summaries(folder)
     if as_json:
         print_json([asdict(each) for each in found])
     else:

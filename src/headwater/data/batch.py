@@ -42,14 +42,14 @@ class Batch:
     @classmethod
     def of(cls, columns: Mapping[str, Any], schema: Schema, *, created_ns: Array | int | None = None) -> Batch:
         """Make a batch from arrays or lists, checked against a schema; created now unless told."""
-        made = {name: column_of(columns[name], kind, name=name) for name, kind in schema.fields if name in columns}
-        if len(made) != len(schema) or len(columns) != len(schema):
+        by_name = {name: column_of(columns[name], kind, name=name) for name, kind in schema.fields if name in columns}
+        if len(by_name) != len(schema) or len(columns) != len(schema):
             raise FlowError(f"expected columns {list(schema)}, got {list(columns)}")
-        lengths = {len(column) for column in made.values()}
+        lengths = {len(column) for column in by_name.values()}
         if len(lengths) > 1:
-            raise FlowError(f"columns differ in length: { {name: len(column) for name, column in made.items()} }")
+            raise FlowError(f"columns differ in length: { {name: len(column) for name, column in by_name.items()} }")
         length = lengths.pop() if lengths else 0
-        return cls(made, length, stamped(length, created_ns))
+        return cls(by_name, length, stamped(length, created_ns))
 
     @classmethod
     def of_rows(cls, rows: Sequence[Mapping[str, Any]], schema: Schema) -> Batch:
@@ -81,9 +81,9 @@ class Batch:
         """Return a batch of other columns for the same records."""
         return Batch(columns, self.length, self.stamps, self.watermark)
 
-    def filter(self, keep: Array) -> Batch:
+    def filter(self, mask: Array) -> Batch:
         """Return the records where the mask is true."""
-        return self.take(keep.nonzero()[0])
+        return self.take(mask.nonzero()[0])
 
     def take(self, rows: Array) -> Batch:
         """Return the records at these row numbers, in this order."""

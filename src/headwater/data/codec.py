@@ -161,8 +161,8 @@ def _array(form: Sequence[Any]) -> Any:
 
 
 def _text_form(text: Text) -> list[Any]:
-    own = text[np.arange(len(text))]
-    return [own.data.tobytes(), own.offsets.tobytes()]
+    compact = text[np.arange(len(text))]
+    return [compact.data.tobytes(), compact.offsets.tobytes()]
 
 
 def _text(form: list[Any]) -> Text:

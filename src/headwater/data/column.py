@@ -107,10 +107,10 @@ class Text:
     def from_arrow(cls, array: Any) -> Text:
         """Take an Arrow string array without nulls; copied, because Arrow's memory cannot be written."""
         _, offsets, data = array.buffers()
-        every = np.frombuffer(offsets, np.int32) if offsets is not None else np.zeros(1, np.int32)
+        all_offsets = np.frombuffer(offsets, np.int32) if offsets is not None else np.zeros(1, np.int32)
         raw = np.frombuffer(data, np.uint8) if data is not None else np.zeros(0, np.uint8)
-        mine = every[array.offset : array.offset + len(array) + 1]
-        return cls(raw[mine[0] : mine[-1]].copy(), mine - mine[0])
+        own_offsets = all_offsets[array.offset : array.offset + len(array) + 1]
+        return cls(raw[own_offsets[0] : own_offsets[-1]].copy(), own_offsets - own_offsets[0])
 
     def __repr__(self) -> str:
         return f"Text({self.tolist()!r})"
@@ -134,7 +134,7 @@ class Nullable:
     def tolist(self) -> list[Any]:
         """Return Python values, None where missing."""
         return [
-            value if there else None for value, there in zip(self.values.tolist(), self.valid.tolist(), strict=True)
+            value if valid else None for value, valid in zip(self.values.tolist(), self.valid.tolist(), strict=True)
         ]
 
     @property
@@ -166,7 +166,7 @@ def concat(columns: Sequence[Column]) -> Column:
     if any(isinstance(column, Nullable) for column in columns):
         split = [parts(column) for column in columns]
         values = concat([v for v, _ in split])
-        valid = [np.ones(len(v), np.bool_) if there is None else there for v, there in split]
+        valid = [np.ones(len(v), np.bool_) if mask is None else mask for v, mask in split]
         assert not isinstance(values, Nullable)
         return Nullable(values, np.concatenate(valid))
     if isinstance(columns[0], Text):
@@ -239,11 +239,11 @@ def _cast(values: Array | Text, kind: Type) -> Array | Text | None:
 
 def _column_of_moments(values: Array, name: str) -> Column:
     """Make a column of time from NumPy's moments of any unit; NaT is missing."""
-    there, moments = ~np.isnat(values), values.astype("M8[us]")
+    valid, moments = ~np.isnat(values), values.astype("M8[us]")
     coarse = np.can_cast(values.dtype, moments.dtype, "safe")
-    if coarse and (moments.astype(values.dtype) != values)[there].any():
+    if coarse and (moments.astype(values.dtype) != values)[valid].any():
         raise FlowError(f"column {name!r}: a moment of {values.dtype} is too far away for microseconds since 1970")
-    return nullable(moments.astype(np.int64), there)
+    return nullable(moments.astype(np.int64), valid)
 
 
 def _column_of_objects(values: list[Any], kind: Type, name: str) -> Column:
@@ -272,8 +272,8 @@ def checked_value(value: Any, kind: Type, name: str) -> Any:
     """Return a Python value as its column stores it, or say what was expected."""
     if value is None or kind == "any":
         return value
-    given = type(value)
-    if given in _PLAIN[kind] or (kind == "text" and isinstance(value, str)):
+    python_type = type(value)
+    if python_type in _PLAIN[kind] or (kind == "text" and isinstance(value, str)):
         return value
     if kind == "time" and isinstance(value, datetime):
         return ((value if value.tzinfo else value.replace(tzinfo=UTC)) - _EPOCH) // _MICROSECOND
@@ -283,4 +283,4 @@ def checked_value(value: Any, kind: Type, name: str) -> Any:
         isinstance(value, np.generic) and kind != "text" and value.dtype.kind not in "mM"
     ):  # of which item() makes numbers
         return checked_value(value.item(), kind, name)
-    raise FlowError(f"column {name!r}: expected {kind}, got {given.__name__} {value!r}")
+    raise FlowError(f"column {name!r}: expected {kind}, got {python_type.__name__} {value!r}")

@@ -119,20 +119,20 @@ def _shift10(x: float, power: int) -> float:
 @kernel
 def _shortest(x: float) -> tuple[int, int]:
     # The shortest whole number, with the power of ten, whose product rounds to the 32-bit float x > 0.
-    wanted = np.float32(x)
+    target = np.float32(x)
     if 1e-3 <= x < 1e7:
-        places = int(_PLACES[(wanted.view(np.int32) >> 23) - _FIRST_EXPONENT])
-        for tried in range(places - 1, places + 1):
-            best = int(x * _TEN[tried] + 0.5)
-            if np.float32(best / _TEN[tried]) == wanted:
-                power = -tried
+        places = int(_PLACES[(target.view(np.int32) >> 23) - _FIRST_EXPONENT])
+        for decimals in range(places - 1, places + 1):
+            best = int(x * _TEN[decimals] + 0.5)
+            if np.float32(best / _TEN[decimals]) == target:
+                power = -decimals
                 while best % 10 == 0:
                     best, power = best // 10, power + 1
                 return best, power
     power = int(np.floor(np.log10(x))) - 8  # nine digits tell any 32-bit float from its neighbours
-    half_step = abs(float(np.nextafter(wanted, np.float32(np.inf))) - x) / 2
+    half_step = abs(float(np.nextafter(target, np.float32(np.inf))) - x) / 2
     if not np.isfinite(half_step):
-        half_step = abs(x - float(np.nextafter(wanted, np.float32(0)))) / 2
+        half_step = abs(x - float(np.nextafter(target, np.float32(0)))) / 2
     digits = int(np.rint(_shift10(x, -power)))
     low, high = _shift10(x - half_step, -power), _shift10(x + half_step, -power)
     # One digit less as long as the nearest such number is still between the borders of the float.
@@ -144,11 +144,11 @@ def _shortest(x: float) -> tuple[int, int]:
         best, best_power = shorter // scale, best_power + 1
         scale *= 10
     # Borders are only known to 53 bits; when that was not enough, try all lengths.
-    if np.float32(_shift10(float(best), best_power)) != wanted:
+    if np.float32(_shift10(float(best), best_power)) != target:
         for count in range(1, 10):
             best_power = power + 9 - count
             best = int(np.rint(_shift10(x, -best_power)))
-            if np.float32(_shift10(float(best), best_power)) == wanted:
+            if np.float32(_shift10(float(best), best_power)) == target:
                 break
     while best % 10 == 0:
         best, best_power = best // 10, best_power + 1
@@ -156,7 +156,7 @@ def _shortest(x: float) -> tuple[int, int]:
 
 
 @kernel
-def _widened(values: NDArray[np.float32]) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+def _widen(values: NDArray[np.float32]) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     # The floats, and which of them are so large or so small that a text has to say.
     out, odd, many = np.empty(len(values), np.float64), np.empty(len(values), np.int64), 0
     for i in range(len(values)):
@@ -176,8 +176,8 @@ def _widened(values: NDArray[np.float32]) -> tuple[NDArray[np.float64], NDArray[
     return out, odd[:many]
 
 
-@uncompiled(_widened)
-def _widened_by_text(values: NDArray[np.float32]) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+@uncompiled(_widen)
+def _widen_by_text(values: NDArray[np.float32]) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     return values.astype("U").astype(np.float64), np.zeros(0, np.int64)
 
 
@@ -187,10 +187,10 @@ def widened(values: NDArray[np.float32]) -> NDArray[np.float64]:
     >>> widened(np.array([0.1, 8], np.float32)).tolist()
     [0.1, 8.0]
     """
-    found, odd = _widened(values)
+    doubles, odd = _widen(values)
     if len(odd):
-        found[odd] = _widened_by_text(values[odd])[0]
-    return found
+        doubles[odd] = _widen_by_text(values[odd])[0]
+    return doubles
 
 
 @kernel

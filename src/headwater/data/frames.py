@@ -44,13 +44,13 @@ def pieces_of(batch: Batch) -> list[Array]:
 
 def unpack(body: Array, header_length: int) -> Batch:
     """Return the batch of a frame without its prefix; its columns share the frame's memory."""
-    version, length, watermark, columns = _unpack_header(body[:header_length].data)
+    version, length, watermark, forms = _unpack_header(body[:header_length].data)
     if version != VERSION:
         raise InputError(f"a stored batch has version {version}, this program reads {VERSION}")
     pieces = _Pieces(body, header_length + -header_length % 8)
     stamps = pieces.take(16 * length).view(np.int64).reshape(length, 2)
-    made = {name: _unpack_column(pieces, length, *form) for name, *form in columns}
-    return Batch(made, length, stamps, watermark)
+    columns = {name: _unpack_column(pieces, length, *form) for name, *form in forms}
+    return Batch(columns, length, stamps, watermark)
 
 
 def unpack_frame(frame: bytes) -> Batch:

@@ -99,26 +99,26 @@ _ALL = 2**64 - 1
 
 @uncompiled(mix)
 def _mix(h: np.uint64) -> np.uint64:
-    return np.uint64(_mixed(int(h)))
+    return np.uint64(_mix_int(int(h)))
 
 
 @uncompiled(hash_int)
 def _hash_int(value: int, seed: np.uint64) -> np.uint64:
-    return np.uint64(_mixed((int(value) & _ALL ^ int(seed)) + int(_WORD) & _ALL))
+    return np.uint64(_mix_int((int(value) & _ALL ^ int(seed)) + int(_WORD) & _ALL))
 
 
 @uncompiled(hash_bytes)
 def _hash_bytes(data: NDArray[np.uint8], start: int, stop: int, seed: np.uint64) -> np.uint64:
-    given = data[start:stop].tobytes()
-    h = int(seed) ^ (len(given) * int(_WORD) & _ALL)
-    whole = len(given) & ~7
+    content = data[start:stop].tobytes()
+    h = int(seed) ^ (len(content) * int(_WORD) & _ALL)
+    whole = len(content) & ~7
     for at in range(0, whole, 8):
-        h = (h ^ int.from_bytes(given[at : at + 8], "little")) * int(_MIX_1) & _ALL
+        h = (h ^ int.from_bytes(content[at : at + 8], "little")) * int(_MIX_1) & _ALL
         h ^= h >> 32
-    return np.uint64(_mixed(h ^ int.from_bytes(given[whole:], "little")))
+    return np.uint64(_mix_int(h ^ int.from_bytes(content[whole:], "little")))
 
 
-def _mixed(h: int) -> int:
+def _mix_int(h: int) -> int:
     h = (h ^ (h >> 30)) * int(_MIX_1) & _ALL
     h = (h ^ (h >> 27)) * int(_MIX_2) & _ALL
     return h ^ (h >> 31)

@@ -151,25 +151,25 @@ class _Ints:
 
 
 class _Texts:
-    """Slots of texts, like `_Ints`; the bytes of text s are `known[ends[s]:ends[s + 1]]`."""
+    """Slots of texts, like `_Ints`; the bytes of text s are `pool[ends[s]:ends[s + 1]]`."""
 
     def __init__(self) -> None:
         self.count = 0
         self._hashes = np.empty(_LEAST_TABLE // 2, np.uint64)
         self._ends = np.zeros(_LEAST_TABLE // 2 + 1, np.int64)
-        self._known = np.empty(1024, np.uint8)
+        self._pool = np.empty(1024, np.uint8)
         self._table = np.full(_LEAST_TABLE, _EMPTY)
 
     @property
     def nbytes(self) -> int:
-        return self._hashes.nbytes + self._ends.nbytes + self._known.nbytes + self._table.nbytes
+        return self._hashes.nbytes + self._ends.nbytes + self._pool.nbytes + self._table.nbytes
 
     def look_up(self, texts: TextColumn, add: bool) -> NDArray[np.int64]:
         data, offsets = texts.data, texts.offsets
         out = np.empty(len(offsets) - 1, np.int64)
         done = 0
         while True:
-            tables = self._table, self._hashes, self._known, self._ends
+            tables = self._table, self._hashes, self._pool, self._ends
             done, self.count = _find_texts(data, offsets, done, add, *tables, self.count, out)
             if done == len(out):
                 return out
@@ -181,7 +181,7 @@ class _Texts:
         if ends[-1] > np.iinfo(np.int32).max:
             raise OverflowError(f"{len(slots)} keys have {ends[-1]} bytes; one text column holds 2 GiB at most")
         data = np.empty(ends[-1], np.uint8)
-        _take_texts(self._known, self._ends, slots, data, ends)
+        _take_texts(self._pool, self._ends, slots, data, ends)
         return TextArrays(data, ends.astype(np.int32))
 
     def reserve(self, count: int) -> None:
@@ -189,8 +189,8 @@ class _Texts:
             self._grow_table(2 ** (count - 1).bit_length())
 
     def _grow(self, need_bytes: int) -> None:
-        if len(self._known) - self._ends[self.count] < need_bytes:
-            self._known = np.concatenate([self._known, np.empty(len(self._known) + need_bytes, np.uint8)])
+        if len(self._pool) - self._ends[self.count] < need_bytes:
+            self._pool = np.concatenate([self._pool, np.empty(len(self._pool) + need_bytes, np.uint8)])
         if self.count == len(self._hashes):
             self._grow_table(2 * len(self._hashes))
 
@@ -208,7 +208,7 @@ def _find_ints(
     done: int,
     add: bool,
     table: NDArray[np.int64],
-    known: NDArray[np.int64],
+    keys: NDArray[np.int64],
     count: int,
     out: NDArray[np.int64],
 ) -> tuple[int, int]:
@@ -217,14 +217,14 @@ def _find_ints(
     for i in range(done, len(values)):
         at = hash_int(values[i], _NO_SEED) & mask
         slot = table[at]
-        while slot >= 0 and known[slot] != values[i]:
+        while slot >= 0 and keys[slot] != values[i]:
             at = (at + np.uint64(1)) & mask
             slot = table[at]
         if slot < 0 and add:
-            if count == len(known):
+            if count == len(keys):
                 return i, count
             slot = count
-            known[slot] = values[i]
+            keys[slot] = values[i]
             table[at] = slot
             count += 1
         out[i] = slot
@@ -241,9 +241,9 @@ def _enter(table: NDArray[np.int64], h: np.uint64, slot: int) -> None:
 
 
 @kernel
-def _enter_ints(table: NDArray[np.int64], known: NDArray[np.int64], count: int) -> None:
+def _enter_ints(table: NDArray[np.int64], keys: NDArray[np.int64], count: int) -> None:
     for slot in range(count):
-        _enter(table, hash_int(known[slot], _NO_SEED), slot)
+        _enter(table, hash_int(keys[slot], _NO_SEED), slot)
 
 
 @kernel
@@ -254,7 +254,7 @@ def _find_texts(
     add: bool,
     table: NDArray[np.int64],
     hashes: NDArray[np.uint64],
-    known: NDArray[np.uint8],
+    pool: NDArray[np.uint8],
     ends: NDArray[np.int64],
     count: int,
     out: NDArray[np.int64],
@@ -270,17 +270,17 @@ def _find_texts(
             if hashes[slot] == h and ends[slot + 1] - ends[slot] == length:
                 begin = ends[slot]
                 same = 0
-                while same < length and data[start + same] == known[begin + same]:
+                while same < length and data[start + same] == pool[begin + same]:
                     same += 1
                 if same == length:
                     break
             at = (at + np.uint64(1)) & mask
             slot = table[at]
         if slot < 0 and add:
-            if count == len(hashes) or ends[count] + length > len(known):
+            if count == len(hashes) or ends[count] + length > len(pool):
                 return i, count
             slot = count
-            known[ends[slot] : ends[slot] + length] = data[start : start + length]
+            pool[ends[slot] : ends[slot] + length] = data[start : start + length]
             ends[slot + 1] = ends[slot] + length
             hashes[slot] = h
             table[at] = slot
@@ -297,11 +297,11 @@ def _enter_hashes(table: NDArray[np.int64], hashes: NDArray[np.uint64], count: i
 
 @kernel
 def _take_texts(
-    known: NDArray[np.uint8],
+    pool: NDArray[np.uint8],
     ends: NDArray[np.int64],
     slots: NDArray[np.int64],
     data: NDArray[np.uint8],
     offsets: NDArray[np.int64],
 ) -> None:
     for i in range(len(slots)):
-        data[offsets[i] : offsets[i + 1]] = known[ends[slots[i]] : ends[slots[i] + 1]]
+        data[offsets[i] : offsets[i + 1]] = pool[ends[slots[i]] : ends[slots[i] + 1]]

@@ -96,8 +96,8 @@ class Schema(Mapping[str, Type]):
 
 def _check_mapping(fields: object) -> None:
     if not isinstance(fields, Mapping):
-        given = f"{type(fields).__name__} {fields!r}"
-        raise FlowError(f"columns are given as names and types, such as {{'id': str, 'x': float}}; got {given}")
+        actual = f"{type(fields).__name__} {fields!r}"
+        raise FlowError(f"columns are given as names and types, such as {{'id': str, 'x': float}}; got {actual}")
 
 
 def _checked_name(name: object) -> str:
@@ -108,14 +108,14 @@ def _checked_name(name: object) -> str:
 
 def type_name(kind: object) -> Type | None:
     """Return a type by its name or by Python's own type for it; None when there is none."""
-    found = kind if isinstance(kind, str) else _PYTHON.get(kind) if isinstance(kind, Hashable) else None
-    return found if found in TYPES else None  # type: ignore[return-value]
+    name = kind if isinstance(kind, str) else _PYTHON.get(kind) if isinstance(kind, Hashable) else None
+    return name if name in TYPES else None  # type: ignore[return-value]
 
 
 def checked_type(what: str, kind: object) -> Type:
     """Return a type by its name or by Python's own type for it, or say that `what` has none."""
-    found = type_name(kind)
-    if found is not None:
-        return found
-    shown = kind if isinstance(kind, str) else getattr(kind, "__name__", kind)
-    raise FlowError(f"{what} has unknown type {shown!r}; types are {listed(TYPES)}{suggestion(str(shown), TYPES)}")
+    column_type = type_name(kind)
+    if column_type is not None:
+        return column_type
+    label = kind if isinstance(kind, str) else getattr(kind, "__name__", kind)
+    raise FlowError(f"{what} has unknown type {label!r}; types are {listed(TYPES)}{suggestion(str(label), TYPES)}")

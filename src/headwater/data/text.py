@@ -36,9 +36,9 @@ def gather(data: Array, offsets: Array, rows: Array) -> tuple[Array, Array]:
             i += 1
         start = offsets[rows[first]]
         size = out_offsets[i] - out_offsets[first]
-        to, given = out[out_offsets[first] : out_offsets[first] + size], data[start : start + size]
+        target, source = out[out_offsets[first] : out_offsets[first] + size], data[start : start + size]
         for j in range(size):  # in machine code faster than to assign the slice, by far
-            to[j] = given[j]
+            target[j] = source[j]
     return out, out_offsets
 
 

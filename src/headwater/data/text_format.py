@@ -143,9 +143,9 @@ def _escaped_size_at_once(data: NDArray[np.uint8]) -> int:
 
 @kernel
 def _copy(data: NDArray[np.uint8], start: int, stop: int, out: NDArray[np.uint8], at: int) -> int:
-    to, given = out[at : at + stop - start], data[start:stop]
-    for i in range(len(given)):  # in machine code faster than to assign the slice, by far
-        to[i] = given[i]
+    target, source = out[at : at + stop - start], data[start:stop]
+    for i in range(len(source)):  # in machine code faster than to assign the slice, by far
+        target[i] = source[i]
     return at + stop - start
 
 
@@ -203,10 +203,10 @@ def _format(
 def _format_at_once(
     pieces: NDArray[np.uint8], ends: NDArray[np.int64], data: NDArray[np.uint8], edges: NDArray[np.int64], escape: bool
 ) -> tuple[NDArray[np.uint8], NDArray[np.int32]]:
-    given, fixed = data.tobytes(), pieces.tobytes()
-    row = b"%b".join(fixed[a:b].replace(b"%", b"%%") for a, b in pairwise(ends.tolist()))
-    columns = [[given[a:b] for a, b in pairwise(cuts)] for cuts in edges.tolist()]
-    if escape and _UNSAFE.search(given):
+    content, literals = data.tobytes(), pieces.tobytes()
+    row = b"%b".join(literals[a:b].replace(b"%", b"%%") for a, b in pairwise(ends.tolist()))
+    columns = [[content[a:b] for a, b in pairwise(cuts)] for cuts in edges.tolist()]
+    if escape and _UNSAFE.search(content):
         columns = [[_UNSAFE.sub(_escaped, value) for value in column] for column in columns]
     texts = [row % values for values in zip(*columns, strict=True)]
     offsets = np.zeros(len(texts) + 1, np.int32)
@@ -214,6 +214,6 @@ def _format_at_once(
     return np.frombuffer(bytearray(b"".join(texts)), np.uint8), offsets
 
 
-def _escaped(found: re.Match[bytes]) -> bytes:
-    letter = found[0]
+def _escaped(match: re.Match[bytes]) -> bytes:
+    letter = match[0]
     return b"\\" + letter if letter >= b" " else b"\\u%04x" % letter[0]

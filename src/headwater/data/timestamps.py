@@ -58,9 +58,9 @@ def micros_of_text(text: str) -> int:
 def _read_moments_one_by_one(
     data: NDArray[np.uint8], offsets: NDArray[np.int32], out: NDArray[np.int64], valid: NDArray[np.bool_]
 ) -> None:
-    given = data.tobytes()
+    content = data.tobytes()
     for row, (start, stop) in enumerate(pairwise(offsets.tolist())):
-        text = given[start:stop].decode(errors="replace").strip(" ")
+        text = content[start:stop].decode(errors="replace").strip(" ")
         out[row], valid[row] = 0, _READ.fullmatch(text) is not None
         try:
             out[row] = micros(datetime.fromisoformat(text.upper())) if valid[row] else 0
@@ -85,19 +85,19 @@ def moments_as_text(column: Column) -> list[Any]:
     """
     values, valid = parts(column)
     assert isinstance(values, np.ndarray)
-    shown: list[Any] = np.datetime_as_string(values.view("datetime64[us]"), timezone="UTC").tolist()
+    texts: list[Any] = np.datetime_as_string(values.view("datetime64[us]"), timezone="UTC").tolist()
     odd = (values < FIRST_US) | (values > LAST_US)
     if odd.any():
-        shown = [n if far else text for n, far, text in zip(values.tolist(), odd, shown, strict=True)]
+        texts = [n if far else text for n, far, text in zip(values.tolist(), odd, texts, strict=True)]
     if valid is not None:
-        shown = [text if there else None for text, there in zip(shown, valid, strict=True)]
-    return shown
+        texts = [text if is_valid else None for text, is_valid in zip(texts, valid, strict=True)]
+    return texts
 
 
 def moment_as_text(at_us: int) -> str | int:
     """Return one moment as `moments_as_text` does."""
-    shown: str | int = moments_as_text(np.array([at_us]))[0]
-    return shown
+    text: str | int = moments_as_text(np.array([at_us]))[0]
+    return text
 
 
 def event_time_reached(watermarks_us: Mapping[str, int]) -> str:

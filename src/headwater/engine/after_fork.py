@@ -14,5 +14,5 @@ def let_go_of_signals() -> None:
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    if (told := signal.set_wakeup_fd(-1)) >= 0:
-        os.close(told)  # whoever reads there waits for its end, which is not ours
+    if (fd := signal.set_wakeup_fd(-1)) >= 0:
+        os.close(fd)  # whoever reads there waits for its end, which is not ours

@@ -20,7 +20,8 @@ class CheckpointedSource(ABC):
         self.ended = False  #: nothing will follow what was handed over
         self.handed: Any = None  #: the reader's position behind the last records that were handed over, or shed
         self._checkpointer = checkpointer
-        self._asked = self._barred = -1  #: the last checkpoint that was asked for, and that a barrier was sent for
+        #: the last checkpoint for which a barrier was asked, and the last for which one was sent
+        self._barrier_due = self._barrier_sent = -1
         self._last = False  #: whether nothing is to be read after that barrier
         self._positions: dict[int, Any] = {}  #: of checkpoints that are not complete
         self._to_commit = -1
@@ -35,7 +36,7 @@ class CheckpointedSource(ABC):
 
     def ask(self, number: int, *, final: bool) -> None:
         """Ask for a barrier, after which nothing is read if it is the final one; called with the run's lock held."""
-        self._asked, self._last = number, final
+        self._barrier_due, self._last = number, final
 
     def commit_later(self, number: int) -> None:
         """Have the reader learn, in its own thread, that all up to a checkpoint is safe."""
@@ -44,7 +45,7 @@ class CheckpointedSource(ABC):
     def commit(self, number: int) -> None:
         """Let the reader know that all up to a checkpoint is safe; only for its thread, or when that is gone."""
         self._commit_reader(self._positions.get(number, self.handed if self.ended else None))
-        self._positions = {at: known for at, known in self._positions.items() if at > number}
+        self._positions = {at: position for at, position in self._positions.items() if at > number}
 
     def _heed_commit(self) -> None:
         """Let the reader know what is safe, if something is by now."""
@@ -54,13 +55,13 @@ class CheckpointedSource(ABC):
 
     def _heed_barrier(self) -> None:
         """Send the barrier that is asked for, if one is."""
-        number = self._asked
-        if number == self._barred:
+        number = self._barrier_due
+        if number == self._barrier_sent:
             return
         self._positions[number] = self.handed
         if number - 2 in self._positions:  # however many came to nothing, none but the last two may be complete yet
             del self._positions[number - 2]
         self._send_barrier(self.task.barrier(number, last=self._last))
-        self._barred = number
+        self._barrier_sent = number
         assert self._checkpointer is not None
         self._checkpointer.saved_source(self.task.instance.index, number, self.handed)

@@ -37,26 +37,26 @@ def close_within_grace(run: EngineRun, task: Task, close: Callable[[], None]) ->
         if run.aborted and aborted_s is None:
             aborted_s = time.monotonic()
     if thread.is_alive():
-        said = f"step {task.name!r} did not finish closing within {run.grace_s:g} s of being told to stop"
-        log.error(said)
-        return RunError(said, step=task.name)
+        message = f"step {task.name!r} did not finish closing within {run.grace_s:g} s of being told to stop"
+        log.error(message)
+        return RunError(message, step=task.name)
     for error in broken:
-        task.lost(getattr(error, "records", 0))
+        task.count_unwritten(getattr(error, "records", 0))
         return RunError(f"step {task.name!r} could not finish: {text_of(error)}", step=task.name)
     return None
 
 
 @answering_at_once()  # what a sink has gathered is written now, and the end of the run waits for it
 def _closing(run: EngineRun, task: Task, close: Callable[[], None], broken: list[BaseException]) -> None:
-    told = False
+    has_warned = False
     while True:
         try:
             close()
         except NoRoomError as error:
             if not run.aborted and not run.gives_up_room and not task.failures.stops:
-                if not told:
+                if not has_warned:
                     log.warning("sink %s waits until there is room: %s", task.name, one_line(str(error)))
-                    told = True
+                    has_warned = True
                 time.sleep(_LOOK_S)
                 continue
             broken.append(error)

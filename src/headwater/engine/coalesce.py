@@ -38,14 +38,14 @@ class CoalescingReader:
         """Close the reader."""
         self._reader.close()
 
-    def gathered(self, first: Batch, most: int, called_ns: int) -> Batch:
+    def gather(self, first: Batch, most: int, called_ns: int) -> Batch:
         """Return a batch that was just read, and those after it that are there at once and are no smaller."""
-        batches, left, until_ns = [first], most - first.length, called_ns + _GATHER_NS
-        while 0 < first.length <= min(left, batches[-1].length) and now_ns() < until_ns:
+        batches, room, until_ns = [first], most - first.length, called_ns + _GATHER_NS
+        while 0 < first.length <= min(room, batches[-1].length) and now_ns() < until_ns:
             if batches[-1].watermark > NO_WATERMARK:  # what follows may be late by it
                 break
             try:
-                batch = self.read(left, 0.0)
+                batch = self.read(room, 0.0)
             except Exception as error:
                 self._error = error
                 break
@@ -53,5 +53,5 @@ class CoalescingReader:
                 self._is_over = True
                 break
             batches.append(batch)
-            left -= batch.length
+            room -= batch.length
         return concat_batches(batches)

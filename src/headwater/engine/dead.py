@@ -62,16 +62,16 @@ def replay(
     not be told from the results. Letters that come again with that run are not replayed.
     """
     store = DeadLetterFolder(folder)
-    letters, done = _settled(flow, store, letters)
+    letters, outcome = _settle(flow, store, letters)
     size = _PART if _looks_at_each_alone(flow, letters) else max(1, len(letters))
     for start in range(0, len(letters), size):
         part = _replay_part(flow, letters[start : start + size], changes or {})
         store.release(part.released)
-        done = done.then(part)
-    return done
+        outcome = outcome.then(part)
+    return outcome
 
 
-def _settled(flow: Flow, store: DeadLetterFolder, letters: Sequence[Letter]) -> tuple[list[Letter], ReplayOutcome]:
+def _settle(flow: Flow, store: DeadLetterFolder, letters: Sequence[Letter]) -> tuple[list[Letter], ReplayOutcome]:
     """Take back what runs that were killed left; return the letters that are still there, and what became of the others."""
     checkpoints = {checkpoint for letter in letters if (checkpoint := store.checkpoint_of(letter)) is not None}
     if not checkpoints:
@@ -80,30 +80,30 @@ def _settled(flow: Flow, store: DeadLetterFolder, letters: Sequence[Letter]) -> 
 
     for checkpoint in checkpoints:
         roll_back(keeping(flow, store.folder), checkpoint)
-    there = {letter.id for letter in store.letters()}
-    again = {letter.id: _AGAIN for letter in letters if letter.id not in there}
-    return [letter for letter in letters if letter.id in there], ReplayOutcome([], again)
+    present = {letter.id for letter in store.letters()}
+    again = {letter.id: _AGAIN for letter in letters if letter.id not in present}
+    return [letter for letter in letters if letter.id in present], ReplayOutcome([], again)
 
 
 def _replay_part(flow: Flow, letters: Sequence[Letter], changes: Mapping[str, Any]) -> ReplayOutcome:
     """Run the flow with some letters; sinks have the results when it returns, and no letter is released yet."""
     from headwater.engine import run
 
-    given, kept = _by_entrance(flow, letters, changes)
-    if not given:
-        return ReplayOutcome([], kept)
+    batches, errors = _by_entrance(flow, letters, changes)
+    if not batches:
+        return ReplayOutcome([], errors)
     moments = _Moments()
     again = _Again(moments)
-    report = run(_with_sink(_only(flow, given, moments), again))
-    kept |= again.errors
-    return ReplayOutcome([letter.id for letter in letters if letter.id not in kept], kept, report)
+    report = run(_with_sink(_only(flow, batches, moments), again))
+    errors |= again.errors
+    return ReplayOutcome([letter.id for letter in letters if letter.id not in errors], errors, report)
 
 
 def _looks_at_each_alone(flow: Flow, letters: Sequence[Letter]) -> bool:
     """Say whether all steps that letters reach make of a record what they make of it whatever came before."""
     first = {letter.step for letter in letters} & flow.steps.keys()
-    reached = set().union(*(flow.reached_from(name) for name in first))
-    return all(flow.steps[name].state == "none" for name in first | reached)
+    downstream = set().union(*(flow.reached_from(name) for name in first))
+    return all(flow.steps[name].state == "none" for name in first | downstream)
 
 
 _Entrance = tuple[
@@ -116,19 +116,19 @@ def _by_entrance(
 ) -> tuple[dict[_Entrance, Batch], dict[int, str]]:
     """Return the records for each input, and why the others cannot be given to the flow."""
     batches: dict[_Entrance, list[Batch]] = {}
-    kept: dict[int, str] = {}
+    errors: dict[int, str] = {}
     for letter in letters:
         try:
             place, batch = _record(flow, letter, changes)
         except FlowError as error:
-            kept[letter.id] = str(error)
+            errors[letter.id] = str(error)
         else:
             batches.setdefault(place, []).append(batch)
-    return {place: concat_batches(some) for place, some in batches.items()}, kept
+    return {place: concat_batches(some) for place, some in batches.items()}, errors
 
 
 def _record(flow: Flow, letter: Letter, changes: Mapping[str, Any]) -> tuple[_Entrance, Batch]:
-    step = flow.steps.get(letter.step) or _sink_called(flow, letter.step)
+    step = flow.steps.get(letter.step) or _step_of_sink(flow, letter.step)
     if step is None:
         raise FlowError(f"flow {flow.name!r} has no step {letter.step!r} (any more)")
     try:
@@ -150,12 +150,12 @@ def _record(flow: Flow, letter: Letter, changes: Mapping[str, Any]) -> tuple[_En
     return (step.name, port), batch
 
 
-def _sink_called(flow: Flow, called: str) -> Step | None:
+def _step_of_sink(flow: Flow, name: str) -> Step | None:
     """Return the step that writes to a sink, by what the sink is called: it may have refused a record behind its step."""
     for step in flow.steps.values():
         if isinstance(step.kind, Write):
             sink = step.kind.sink
-            if called == str(sink.sink if isinstance(sink, Forward) else sink):
+            if name == str(sink.sink if isinstance(sink, Forward) else sink):
                 return step
     return None
 
@@ -164,28 +164,28 @@ def _input(step: Step, record: Mapping[str, Any]) -> tuple[int, Schema]:
     """Return the input that a record came by, as its fields tell."""
     if step.is_source:
         return -1, step.outputs["out"]
-    for port, given in enumerate(step.inputs):
-        if set(given.schema) == record.keys():
-            return port, given.schema
+    for port, edge in enumerate(step.inputs):
+        if set(edge.schema) == record.keys():
+            return port, edge.schema
     return 0, step.inputs[0].schema
 
 
-def _only(flow: Flow, given: Mapping[_Entrance, Batch], moments: _Moments) -> Flow:
+def _only(flow: Flow, batches: Mapping[_Entrance, Batch], moments: _Moments) -> Flow:
     """Return what of a flow the records reach, with them in place of all that would come there otherwise."""
-    reached = set().union(*(flow.reached_from(name) for name, _ in given)) - {DEAD_LETTERS}
-    reached -= flow.reached_from(DEAD_LETTERS) if DEAD_LETTERS in flow.steps else set()
+    downstream = set().union(*(flow.reached_from(name) for name, _ in batches)) - {DEAD_LETTERS}
+    downstream -= flow.reached_from(DEAD_LETTERS) if DEAD_LETTERS in flow.steps else set()
     steps: list[Step] = []
     for step in flow.in_order():
-        if step.name not in reached:
+        if step.name not in downstream:
             continue
         if step.is_source:
-            steps.append(replace(step, kind=Read(_Letters(given[step.name, -1], moments))))
+            steps.append(replace(step, kind=Read(_Letters(batches[step.name, -1], moments))))
             continue
         inputs = []
         for port, stream in enumerate(step.inputs):
-            batch = given.get((step.name, port))
+            batch = batches.get((step.name, port))
             letters = None if batch is None else _Letters(batch, moments)
-            more = _entry(f"{step.name} {port} (replayed)", stream, letters, stream.step in reached)
+            more = _entry(f"{step.name} {port} (replayed)", stream, letters, stream.step in downstream)
             steps += more
             inputs.append(replace(stream, step=more[-1].name, port="out") if more else stream)
         kind = Write(_Behind(step.kind.sink)) if isinstance(step.kind, Write) else step.kind
@@ -197,11 +197,11 @@ def _entry(name: str, stream: Input, letters: _Letters | None, feeds: bool) -> l
     """Return the steps by which records come to an input, the last of which it reads; none where all is as it was."""
     if letters is None and feeds:
         return []
-    read = Step(name, Read(letters or Items([], stream.schema)), (), {"out": stream.schema})
+    source = Step(name, Read(letters or Items([], stream.schema)), (), {"out": stream.schema})
     if not feeds:
-        return [read]
+        return [source]
     both = (Input(stream.step, stream.port, stream.schema), Input(name, "out", stream.schema))
-    return [read, Step(f"{name} and others", Union(), both, {"out": stream.schema})]
+    return [source, Step(f"{name} and others", Union(), both, {"out": stream.schema})]
 
 
 def _with_sink(flow: Flow, sink: Any) -> Flow:

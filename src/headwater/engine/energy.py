@@ -19,8 +19,8 @@ class Meter:
         """Return joules so far. Counters start over at their end, so ask more often than that happens (minutes)."""
         for zone in self._zones:
             now = _microjoules(zone, "energy_uj")
-            passed = now - self._last[zone]
-            self._total_uj += passed if passed >= 0 else passed + _microjoules(zone, "max_energy_range_uj")
+            difference = now - self._last[zone]
+            self._total_uj += difference if difference >= 0 else difference + _microjoules(zone, "max_energy_range_uj")
             self._last[zone] = now
         return self._total_uj / 1e6
 

@@ -32,18 +32,18 @@ class Linger:
         self._least_ns = self._busy_ns if least_s is None else round(least_s * 1e9)
         self.comes_by_itself = False  #: until this is seen, a read should not wait: one that has nothing shows it
         self._read_ns = 0  #: when the last read returned
-        self._asked = self._got = 0
+        self._limit = self._count = 0
         self._gathered = 0  #: records of the last reads, of which all but the last had more than was asked for
         self._since_ns = 0  #: when the oldest of them was created
         self._behind = False
 
-    def read(self, asked: int, got: int, oldest_ns: int, called_ns: int, now_ns: int) -> None:
+    def read(self, limit: int, count: int, oldest_ns: int, called_ns: int, now_ns: int) -> None:
         """Take note of a read: how many records came of those asked for, and when the oldest of them was created."""
-        if self._got < self._asked or not self._gathered:
+        if self._count < self._limit or not self._gathered:
             self._gathered, self._since_ns = 0, oldest_ns
-        self._gathered += got
-        self._read_ns, self._asked, self._got = now_ns, asked, got
-        self.comes_by_itself = self.comes_by_itself or got == 0 or oldest_ns < called_ns
+        self._gathered += count
+        self._read_ns, self._limit, self._count = now_ns, limit, count
+        self.comes_by_itself = self.comes_by_itself or count == 0 or oldest_ns < called_ns
         self._behind = now_ns - oldest_ns > _BEHIND * self._linger_ns
 
     @property
@@ -53,7 +53,7 @@ class Linger:
 
     def pause_s(self, now_ns: int) -> float:
         """Return how long to leave the source alone before it is read again."""
-        if self.reads_on or not 0 < self._got < self._asked:
+        if self.reads_on or not 0 < self._count < self._limit:
             return 0.0
         return max(0, self._read_ns + self._gather_ns() - now_ns) / 1e9
 
@@ -71,4 +71,4 @@ class Linger:
         """
         if self.comes_by_itself and self._linger_ns:
             return max(most, min(ALL, room))
-        return least if self._got < self._asked else min(2 * self._asked, most)
+        return least if self._count < self._limit else min(2 * self._limit, most)

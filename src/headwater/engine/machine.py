@@ -53,7 +53,7 @@ def describe(*, seconds: float = 0.2, records: int = 200_000) -> dict[str, Any]:
         "cpu_ips": cores * per_core,
         "copied_bytes_per_s": _copied_bytes_per_s(seconds),
         "records_per_s": {name: round(_records_per_s(query, records)) for name, query in QUERIES.items()},
-        "energy": drawn(seconds),
+        "energy": power_draw(seconds),
     }
 
 
@@ -71,9 +71,9 @@ def _records_per_s(query: str, records: int) -> float:
     for number in range(batches + 2):
         if number == 2:  # the first two compile
             began = time.thread_time()
-        made: Output = batch
+        output: Output = batch
         for operator in operators:
-            made = operator.process(made, 0) if isinstance(made, Batch) else None
+            output = operator.process(output, 0) if isinstance(output, Batch) else None
     return batches * _BATCH / max(time.thread_time() - began, 1e-9)
 
 
@@ -82,9 +82,9 @@ def name() -> str:
     return f"{platform.node()} ({platform.machine()})"
 
 
-def as_net(described: dict[str, Any]) -> Net:
+def as_net(description: dict[str, Any]) -> Net:
     """A net of this one device, to be written to a file and added to."""
-    kind = DeviceClass(described["name"], described["cpu_ips"], memory_bytes=described["memory_bytes"])
+    kind = DeviceClass(description["name"], description["cpu_ips"], memory_bytes=description["memory_bytes"])
     one = np.zeros(1)
     return Net("here", (kind,), ("here",), np.array([0, 1]), np.zeros(1, np.uint16), one, Gateways(one.copy()))
 
@@ -93,12 +93,12 @@ def operations_per_s(seconds: float) -> float:
     """How many simple operations one core does in a second: the best of five, since others only slow it down."""
     operate(1)
     turns = 10_000
-    while (spent := _spun(turns)) < seconds / 5 and turns < 2**40:
-        turns = int(turns * max(2.0, seconds / 5 / max(spent, 1e-9)))
-    return turns * PER_TURN / min(_spun(turns) for _ in range(5))
+    while (elapsed_s := _time_turns(turns)) < seconds / 5 and turns < 2**40:
+        turns = int(turns * max(2.0, seconds / 5 / max(elapsed_s, 1e-9)))
+    return turns * PER_TURN / min(_time_turns(turns) for _ in range(5))
 
 
-def _spun(turns: int) -> float:
+def _time_turns(turns: int) -> float:
     began = time.thread_time()
     operate(turns)
     return time.thread_time() - began
@@ -117,20 +117,20 @@ def _copied_bytes_per_s(seconds: float) -> float:
     return _COPIED / min(times)
 
 
-def drawn(seconds: float) -> dict[str, Any]:
+def power_draw(seconds: float) -> dict[str, Any]:
     """Watts at rest and with one core busy, or why they cannot be read."""
-    found = energy.meter()
-    if isinstance(found, str):
-        return {"readable": False, "why": found}
-    began, start = time.perf_counter(), found.joules()
+    meter = energy.meter()
+    if isinstance(meter, str):
+        return {"readable": False, "why": meter}
+    began, start = time.perf_counter(), meter.joules()
     time.sleep(seconds)
-    rest_w = (found.joules() - start) / (time.perf_counter() - began)
-    began, start = time.perf_counter(), found.joules()
+    rest_w = (meter.joules() - start) / (time.perf_counter() - began)
+    began, start = time.perf_counter(), meter.joules()
     operations_per_s(seconds)
     return {
         "readable": True,
         "rest_w": rest_w,
-        "busy_w": (found.joules() - start) / (time.perf_counter() - began),
+        "busy_w": (meter.joules() - start) / (time.perf_counter() - began),
     }
 
 

@@ -26,27 +26,27 @@ class Glance:
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._lock = threading.Lock()
-        self.taken: list[dict[str, Any]] = []
-        self.given: list[dict[str, Any]] = []
+        self.inputs: list[dict[str, Any]] = []
+        self.outputs: list[dict[str, Any]] = []
         self.enough = threading.Event()
 
-    def took(self, batch: Batch) -> None:
+    def see_inputs(self, batch: Batch) -> None:
         """See what a task takes in."""
-        self._keep(self.taken, batch)
+        self._keep(self.inputs, batch)
 
-    def gave(self, result: Output) -> None:
+    def see_outputs(self, result: Output) -> None:
         """See what a task gives out; its dead letters are kept elsewhere."""
         for port, batch in as_list(result):
             if port != DEAD:
-                self._keep(self.given, batch)
-        if len(self.taken) >= self._limit:
+                self._keep(self.outputs, batch)
+        if len(self.inputs) >= self._limit:
             self.enough.set()
 
-    def _keep(self, kept: list[dict[str, Any]], batch: Batch) -> None:
+    def _keep(self, rows: list[dict[str, Any]], batch: Batch) -> None:
         with self._lock:
-            more = min(batch.length, self._limit - len(kept))
+            more = min(batch.length, self._limit - len(rows))
             if more > 0:
-                kept += [_shown(row) for row in batch.slice(0, more).rows()]
+                rows += [_shorten(row) for row in batch.slice(0, more).rows()]
 
 
 def peek(run: Any, step: str, limit: int, within_s: float) -> dict[str, Any]:
@@ -61,35 +61,35 @@ def peek(run: Any, step: str, limit: int, within_s: float) -> dict[str, Any]:
             f"flow {run.flow.name!r} has no step {step!r}; steps are {listed(names)}{suggestion(step, names)}"
         )
     is_source = run.flow.steps[step].is_source
-    readers = {each.name for each in run.flow.steps.values() if any(given.step == step for given in each.inputs)}
-    seen = Glance(limit)
+    readers = {each.name for each in run.flow.steps.values() if any(edge.step == step for edge in each.inputs)}
+    glance = Glance(limit)
     with _looks:
         tasks = [task for task in run.tasks if (task.name in readers if is_source else task.name == step)]
-        before = [_look_through(task, seen) for task in tasks if task.operator is not None]
+        before = [_look_through(task, glance) for task in tasks if task.operator is not None]
         try:
-            seen.enough.wait(within_s)
+            glance.enough.wait(within_s)
         finally:
             for task, operate in before:
                 task.operate = operate
     if is_source:  # what the steps behind it take in is what it gives out
-        return {"step": step, "in": [], "out": seen.taken}
-    return {"step": step, "in": seen.taken, "out": seen.given}
+        return {"step": step, "in": [], "out": glance.inputs}
+    return {"step": step, "in": glance.inputs, "out": glance.outputs}
 
 
-def _look_through(task: Task, seen: Glance) -> tuple[Task, Any]:
+def _look_through(task: Task, glance: Glance) -> tuple[Task, Any]:
     operate = task.operate
 
-    def looked_at(batch: Batch, port: int) -> Output:
-        seen.took(batch)
+    def observe(batch: Batch, port: int) -> Output:
+        glance.see_inputs(batch)
         result = operate(batch, port)
-        seen.gave(result)
+        glance.see_outputs(result)
         return result
 
-    task.operate = looked_at
+    task.operate = observe
     return task, operate
 
 
-def _shown(row: dict[str, Any]) -> dict[str, Any]:
+def _shorten(row: dict[str, Any]) -> dict[str, Any]:
     return {name: value[:_LONGEST] + "…" if _is_long(value) else value for name, value in row.items()}
 
 

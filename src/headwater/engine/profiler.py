@@ -38,11 +38,11 @@ _FULL_SPEED_HZ = 1e9
 Samples = dict[str, tuple[list[Batch], float]]  #: by source: records, and the seconds that it took to get one
 
 
-def sampled(flow: Flow, records: int) -> Samples:
+def sample_sources(flow: Flow, records: int) -> Samples:
     """Return the first records of each source; one that has none is an error."""
     samples = {step.name: _read(step, records) for step in flow.steps.values() if step.is_source}
-    for name, (found, _) in samples.items():
-        if not found:
+    for name, (batches, _) in samples.items():
+        if not batches:
             raise RunError(
                 f"source {name!r} gave no record, so what the steps after it cost cannot be measured; "
                 "give it some, with --input FILE if it cannot be read here",
@@ -54,7 +54,7 @@ def sampled(flow: Flow, records: int) -> Samples:
 def profile(flow: Flow, *, records: int = 20_000, samples: Samples | None = None) -> Profile:
     """Run a flow's first records, or these, through its steps, one thread and nothing written, and measure each step."""
     flow.check()
-    batches = sampled(flow, records) if samples is None else samples
+    batches = sample_sources(flow, records) if samples is None else samples
     runs = [_Pass(flow, batches, size) for size in SIZES for _ in range(2)]  # the first of a size warms up
     steps = {step.name: _profile(step, runs[1::2]) for step in flow.in_order() if step.name != DEAD_LETTERS}
     return Profile(flow.name, f"{platform.node()} ({platform.machine()})", steps)
@@ -67,12 +67,12 @@ def _read(step: Step, records: int) -> tuple[list[Batch], float]:
     source = at_rate(step.kind.source, _FULL_SPEED_HZ) or step.kind.source
     reader = source.open(lambda text, error: None)
     batches: list[Batch] = []
-    count, spent_s, patience = 0, 0.0, 50
+    count, busy_s, patience = 0, 0.0, 50
     try:
         while count < records and patience:
             start = time.process_time()
             batch = reader.read(min(1000, records - count), 0.1)
-            spent_s += time.process_time() - start
+            busy_s += time.process_time() - start
             if batch is None:
                 break
             patience = patience - 1 if not batch.length else 50
@@ -81,58 +81,60 @@ def _read(step: Step, records: int) -> tuple[list[Batch], float]:
                 count += batch.length
     finally:
         reader.close()
-    return batches, spent_s / max(count, 1)
+    return batches, busy_s / max(count, 1)
 
 
 class _Pass:
     """One pass of all records through all steps at one batch size."""
 
     def __init__(self, flow: Flow, sources: Samples, size: int) -> None:
-        self.spent_s: dict[str, float] = defaultdict(float)
+        self.busy_s: dict[str, float] = defaultdict(float)
         self.activations: dict[str, int] = defaultdict(int)
-        self.taken: dict[str, int] = defaultdict(int)
+        self.records: dict[str, int] = defaultdict(int)
         self.bytes_in: dict[str, int] = defaultdict(int)
         self.out: dict[tuple[str, str], int] = defaultdict(int)
         self.bytes_out: dict[str, int] = defaultdict(int)
         self.state: dict[str, int] = {}
         self.read_s = {name: cost for name, (_, cost) in sources.items()}
         self._flow = flow
-        made: dict[tuple[str, str], list[Batch]] = defaultdict(list)
+        streams: dict[tuple[str, str], list[Batch]] = defaultdict(list)
         for step in flow.in_order():
             if step.is_source:
-                made[step.name, "out"] = [part for b in sources[step.name][0] for part in _cut(b, size)]
-                self._count_out(step.name, "out", made[step.name, "out"])
+                streams[step.name, "out"] = [part for b in sources[step.name][0] for part in _cut(b, size)]
+                self._count_out(step.name, "out", streams[step.name, "out"])
             elif step.name != DEAD_LETTERS:
-                self._run(step, _operator(step), made, size)
+                self._run(step, _operator(step), streams, size)
 
-    def _run(self, step: Step, operator: Operator, made: dict[tuple[str, str], list[Batch]], size: int) -> None:
+    def _run(self, step: Step, operator: Operator, streams: dict[tuple[str, str], list[Batch]], size: int) -> None:
         ports = list(step.outputs)
         with np.errstate(all="ignore"):
-            for number, given in enumerate(step.inputs):
-                for batch in made[given.step, given.port]:
+            for number, edge in enumerate(step.inputs):
+                for batch in streams[edge.step, edge.port]:
                     for part in _cut(batch, size):
                         self.activations[step.name] += 1
-                        self.taken[step.name] += part.length
+                        self.records[step.name] += part.length
                         self.bytes_in[step.name] += part.nbytes
                         start = time.perf_counter()
                         try:
                             result = operator.process(part, number)
                         except Exception:  # a dead letter when the flow runs; here it only costs time
                             result = None
-                        self.spent_s[step.name] += time.perf_counter() - start
-                        self._keep(step.name, ports, result, made)
+                        self.busy_s[step.name] += time.perf_counter() - start
+                        self._collect(step.name, ports, result, streams)
             self.state[step.name] = len(operator.snapshot())
             start = time.perf_counter()
             result = operator.advance(END)
-            self.spent_s[step.name] += time.perf_counter() - start
-            self._keep(step.name, ports, result, made)
+            self.busy_s[step.name] += time.perf_counter() - start
+            self._collect(step.name, ports, result, streams)
         operator.close()
 
-    def _keep(self, name: str, ports: list[str], result: Output, made: dict[tuple[str, str], list[Batch]]) -> None:
+    def _collect(
+        self, name: str, ports: list[str], result: Output, streams: dict[tuple[str, str], list[Batch]]
+    ) -> None:
         outputs = [(0, result)] if isinstance(result, Batch) else result or []
         for port, batch in outputs:
             if port != DEAD and batch.length:
-                made[name, ports[port]].append(batch)
+                streams[name, ports[port]].append(batch)
                 self._count_out(name, ports[port], [batch])
 
     def _count_out(self, name: str, port: str, batches: list[Batch]) -> None:
@@ -146,10 +148,10 @@ def _profile(step: Step, runs: list[_Pass]) -> StepProfile:
         out = max(1, last.out[step.name, "out"])
         return StepProfile(last.read_s[step.name], bytes_out=last.bytes_out[step.name] / out, form="io")
     activations = np.array([run.activations[step.name] for run in runs], float)
-    taken = np.array([run.taken[step.name] for run in runs], float)
-    spent = np.array([run.spent_s[step.name] for run in runs])
-    per_record, per_activation = _line(taken, activations, spent)
-    n = max(1, last.taken[step.name])
+    records = np.array([run.records[step.name] for run in runs], float)
+    seconds = np.array([run.busy_s[step.name] for run in runs])
+    per_record, per_activation = _line(records, activations, seconds)
+    n = max(1, last.records[step.name])
     out_total = max(1, sum(last.out[step.name, port] for port in step.outputs))
     return StepProfile(
         time_s=per_record,
@@ -162,16 +164,16 @@ def _profile(step: Step, runs: list[_Pass]) -> StepProfile:
     )
 
 
-def _line(taken: Array, activations: Array, spent: Array) -> tuple[float, float]:
+def _line(records: Array, activations: Array, seconds: Array) -> tuple[float, float]:
     """Fit spent = taken · per_record + activations · per_activation, neither below 0."""
-    if not taken.any():
+    if not records.any():
         return 0.0, 0.0
-    solved, *_ = np.linalg.lstsq(np.stack([taken, activations], axis=1), spent, rcond=None)
-    per_record, per_activation = (float(value) for value in solved)
+    fit, *_ = np.linalg.lstsq(np.stack([records, activations], axis=1), seconds, rcond=None)
+    per_record, per_activation = (float(value) for value in fit)
     if per_activation < 0:
-        return float(spent.sum() / taken.sum()), 0.0
+        return float(seconds.sum() / records.sum()), 0.0
     if per_record < 0:
-        return 0.0, float(spent.sum() / activations.sum())
+        return 0.0, float(seconds.sum() / activations.sum())
     return per_record, per_activation
 
 

@@ -73,10 +73,10 @@ class EngineRun(ABC):
         self.samples: deque[Sample] = deque(maxlen=3600)
         self.shed: dict[str, int] = {}
         self._backpressure_ns = 0
-        self._held_since = 0
-        self._told_held_s = -_QUIET_S
+        self._throttled_since = 0
+        self._warned_s = -_QUIET_S
         self._compiling_s = -inf  #: when a kernel was last seen being compiled
-        self._told_compiling: set[Task] = set()
+        self._warned_compiling: set[Task] = set()
         self.halted = False  #: the last checkpoint is made, and nothing is to be processed any more
         check_endpoints(flow, in_parts=options.checkpoint is not None)
         self.checkpointer = self.make_checkpointer()
@@ -253,9 +253,11 @@ class EngineRun(ABC):
         try:
             checkpointer.finish()
         except Exception as error:
-            said = f"the last checkpoint could not be made: {text_of(error)}; a later run goes on from the one before"
-            told = error if isinstance(error, RunError) else RunError(said)  # the checkpointer says it itself
-            self.error = self.error or told
+            message = (
+                f"the last checkpoint could not be made: {text_of(error)}; a later run goes on from the one before"
+            )
+            failure = error if isinstance(error, RunError) else RunError(message)  # the checkpointer says it itself
+            self.error = self.error or failure
 
     def _join(self) -> None:
         """Wait for all threads; once aborted, not for ever."""
@@ -267,9 +269,9 @@ class EngineRun(ABC):
         hanging = self._hanging()
         if hanging:
             names = " and ".join(f"{'source' if s.operator is None else 'step'} {s.name!r}" for s in hanging)
-            said = f"{names} did not come back within {self.grace_s:g} s of being told to stop"
-            log.error(said)
-            self.error = self.error or RunError(said, step=hanging[0].name)
+            message = f"{names} did not come back within {self.grace_s:g} s of being told to stop"
+            log.error(message)
+            self.error = self.error or RunError(message, step=hanging[0].name)
 
     def _hanging(self) -> list[Task]:
         """Return those whose thread, or a worker, has not come back; none but after an abort."""
@@ -287,12 +289,12 @@ class EngineRun(ABC):
         hanging = self._hanging()
         for source in self.sources:
             if source.task not in hanging:
-                closed = close_within_grace(self, source.task, source.close)
-                self.error = self.error or closed
+                error = close_within_grace(self, source.task, source.close)
+                self.error = self.error or error
         for task in self.tasks:
             if task.operator is not None and task not in hanging:
-                closed = close_within_grace(self, task, task.operator.close)
-                self.error = self.error or closed
+                error = close_within_grace(self, task, task.operator.close)
+                self.error = self.error or error
 
     def ended(self, task: Task) -> None:
         """Take note that an instance has seen its last record, however often it is said; called with the lock held."""
@@ -323,9 +325,9 @@ class EngineRun(ABC):
     def heed_throttle(self) -> None:
         """Do what the throttle has decided: let go who is held no longer, and keep the time; called with the lock held."""
         now = time.perf_counter_ns()
-        if self._held_since:
-            self._backpressure_ns += now - self._held_since
-        self._held_since = now if self.throttle.held else 0
+        if self._throttled_since:
+            self._backpressure_ns += now - self._throttled_since
+        self._throttled_since = now if self.throttle.held else 0
         self.room.notify_all()
 
     def queue_name(self, number: int) -> str:
@@ -334,19 +336,19 @@ class EngineRun(ABC):
 
     def _throttle_for_sink(self, number: int, share: float) -> None:
         """Hold the sources of a sink that has little room left, or let them go; called without the lock."""
-        taken = round(share * 1000)
+        permille = round(share * 1000)
         with self.lock:
             was_full = number in self.throttle.full
-            if self.throttle.grew(number, taken, 1000) or self.throttle.shrank(number, taken, 1000):
+            if self.throttle.grew(number, permille, 1000) or self.throttle.shrank(number, permille, 1000):
                 self.heed_throttle()
             is_new = number in self.throttle.full and not was_full
         now_s = time.monotonic()
-        if is_new and now_s - self._told_held_s > _QUIET_S:
-            self._told_held_s = now_s
+        if is_new and now_s - self._warned_s > _QUIET_S:
+            self._warned_s = now_s
             log.warning(
                 "the flow is held: of the room for what waits for sink %s, %d %% are taken",
                 self.queue_name(number),
-                taken // 10,
+                permille // 10,
             )
 
     # -- measurements -------------------------------------------------------------------------------------------------
@@ -365,7 +367,7 @@ class EngineRun(ABC):
     def _watch(self) -> None:
         """Keep a sample now and then, and end the run when its time is up."""
         end = self.options.seconds
-        seen: dict[Task, tuple[int, float]] = {}  #: the activation that each is at, and since when
+        last_seen: dict[Task, tuple[int, float]] = {}  #: the activation that each is at, and since when
         next_s = time.monotonic() + self._look_s
         while not self.done.wait(self._until_next(next_s, end)):
             is_over = end is not None and self._reading_s() >= end
@@ -375,13 +377,13 @@ class EngineRun(ABC):
             self.samples.append(self.sample())
             self._kernels.save()  # now too, and not at the end alone: its steps may be about to run elsewhere
             self.add_worker()
-            self._look_for_hanging(seen)
+            self._look_for_hanging(last_seen)
             self._look_for_room()
             if is_over:
                 self.stop()
                 end = None
 
-    def _look_for_hanging(self, seen: dict[Task, tuple[int, float]]) -> None:
+    def _look_for_hanging(self, last_seen: dict[Task, tuple[int, float]]) -> None:
         """Say, once for each activation, that a step has been at it for too long; or stop, where that is asked for.
 
         While kernels are being compiled, and what runs may be a hundred times as slow, nothing hangs.
@@ -390,29 +392,29 @@ class EngineRun(ABC):
         if being_compiled():
             self._compiling_s = now
         for task in self.tasks:
-            activation, since = seen.get(task, (-1, now))
+            activation, since = last_seen.get(task, (-1, now))
             if task.in_hand is None or task.activation != activation:
-                seen[task] = task.activation, now
+                last_seen[task] = task.activation, now
             elif now - since >= self.options.hang_s and self._compiling_s == now:
-                if task not in self._told_compiling:
-                    self._told_compiling.add(task)
-                    said = f"has been at the same {task.in_hand} records for {now - since:.3g} s"
-                    log.warning("step %s %s: its kernels are still being compiled", task.name, said)
+                if task not in self._warned_compiling:
+                    self._warned_compiling.add(task)
+                    message = f"has been at the same {task.in_hand} records for {now - since:.3g} s"
+                    log.warning("step %s %s: its kernels are still being compiled", task.name, message)
             elif now - max(since, self._compiling_s) >= self.options.hang_s:
-                said = f"has been at the same {task.in_hand} records for {now - since:.3g} s"
-                seen[task] = task.activation, float("inf")
+                message = f"has been at the same {task.in_hand} records for {now - since:.3g} s"
+                last_seen[task] = task.activation, float("inf")
                 if self.options.on_hang == "stop":
-                    self.fail(RunError(f"step {task.name!r} {said}, and on_hang is 'stop'", step=task.name))
+                    self.fail(RunError(f"step {task.name!r} {message}, and on_hang is 'stop'", step=task.name))
                     return
-                log.warning("step %s %s; does it hang?", task.name, said)
+                log.warning("step %s %s; does it hang?", task.name, message)
 
     def _look_for_room(self) -> None:
         """End a run that was told to stop and cannot drain, since a disk is full."""
         full = [task.name for task in self.tasks if task.failures.finds_no_room] if self.gives_up_room else []
         if full:
-            said = f"sink {full[0]!r} found its disk full, and no room for {closing.ROOM_S:g} s after the run"
-            said += " was told to stop"
-            self.fail(RunError(f"{said}; what it has not written is counted as left", step=full[0]))
+            message = f"sink {full[0]!r} found its disk full, and no room for {closing.ROOM_S:g} s after the run"
+            message += " was told to stop"
+            self.fail(RunError(f"{message}; what it has not written is counted as left", step=full[0]))
 
     @property
     def _look_s(self) -> float:
@@ -430,7 +432,7 @@ class EngineRun(ABC):
 
     def is_idle(self) -> bool:
         """Say whether nothing is on its way between sources and sinks; senders come first, so that nothing is missed."""
-        return not any(task.queue.entries or task.in_hand is not None or task.carried for task in self.tasks)
+        return not any(task.queue.entries or task.in_hand is not None or task.in_transit for task in self.tasks)
 
     def being_compiled(self) -> int:
         """Return how many kernels that records need are asked for and not there yet."""
@@ -439,8 +441,8 @@ class EngineRun(ABC):
     def status_line(self) -> str:
         """Say in a line what it is at."""
         compiling = being_compiled()
-        said = f"running {self.flow.name}"
-        return f"{said}; kernels still being compiled, once on this machine: {compiling}" if compiling else said
+        message = f"running {self.flow.name}"
+        return f"{message}; kernels still being compiled, once on this machine: {compiling}" if compiling else message
 
     def sample(self) -> Sample:
         """Return all measurements as they are now."""
@@ -451,7 +453,7 @@ class EngineRun(ABC):
         with self.lock:
             queued = [self.waiting(index) for index in range(len(self.tasks))]
             in_hand = self._in_hand()
-            backpressure = self._backpressure_ns + (now - self._held_since if self._held_since else 0)
+            backpressure = self._backpressure_ns + (now - self._throttled_since if self._throttled_since else 0)
         for task, queue, hand in zip(self.tasks, queued, in_hand, strict=True):
             metrics = task.metrics(now)
             metrics.queue, metrics.in_hand = queue, hand
@@ -463,17 +465,17 @@ class EngineRun(ABC):
                 out[task.name] = steps[task.name].records_out
         for source in self.sources:
             steps[source.task.name].queue = source.held
-        read = sum(s.task.counters.records_in for s in self.sources)
+        records_in = sum(s.task.counters.records_in for s in self.sources)
         at_s = (now - self._began_ns) / 1e9
-        return Sample(at_s, steps, latency, emit_latency, read, out, backpressure / 1e9, self._watermarks())
+        return Sample(at_s, steps, latency, emit_latency, records_in, out, backpressure / 1e9, self._watermarks())
 
     def _watermarks(self) -> dict[str, int]:
         """Return how far event time has come at each step, at its slowest instance; no word of steps that know of none."""
-        known: dict[str, int] = {}
+        watermarks: dict[str, int] = {}
         for task in self.tasks:
             if NO_WATERMARK < task.watermark < END:
-                known[task.name] = min(task.watermark, known.get(task.name, END))
-        return known
+                watermarks[task.name] = min(task.watermark, watermarks.get(task.name, END))
+        return watermarks
 
     def is_output(self, task: Task) -> bool:
         """Say whether records that come here have come out of the flow."""
@@ -485,12 +487,12 @@ class EngineRun(ABC):
 
     def _in_hand(self) -> list[int]:
         """Return, for each instance, the records that a worker has in hand for it or carries to it."""
-        found = [(task.in_hand or 0) + task.given_up for task in self.tasks]
+        counts = [(task.in_hand or 0) + task.given_up for task in self.tasks]
         for task in self.tasks:
-            for delivery in list(task.carried):
+            for delivery in list(task.in_transit):
                 if delivery.batch is not None:
-                    found[delivery.to] += delivery.size
-        return found
+                    counts[delivery.to] += delivery.size
+        return counts
 
     def report(self) -> Report:
         """Return what the run has done so far, or in all when it is over."""
@@ -517,5 +519,5 @@ class EngineRun(ABC):
         for name, account in dict.fromkeys(writers):  # once each: a sink may have given all its instances one writer
             if account is not None:
                 accounts[name] = added_accounts(accounts.get(name, {}), account())
-        told: dict[str, Any] = {"sinks": accounts} if accounts else {}
-        return told if self.checkpointer is None else {**told, "checkpoints": self.checkpointer.to_json()}
+        extra: dict[str, Any] = {"sinks": accounts} if accounts else {}
+        return extra if self.checkpointer is None else {**extra, "checkpoints": self.checkpointer.to_json()}

@@ -28,7 +28,7 @@ from headwater.flow.endpoints import (
     is_inner,
     leave_halves,
     let_go,
-    opened,
+    open_reader,
     position_of,
     resume_of,
     take_no_more,
@@ -39,7 +39,7 @@ from headwater.flow.splits import has_splits, way_to_time
 from headwater.flow.steps import Read
 from headwater.operators.failures import ExitError
 from headwater.operators.fault_isolation import error_text
-from headwater.operators.operator import rejected
+from headwater.operators.operator import rejection_letter
 from headwater.operators.queue import Delivery
 from headwater.operators.task import Task
 
@@ -58,7 +58,7 @@ class _Progress(NamedTuple):
     """Where a reader was behind some records, and the dead letters of what it has rejected on the way there."""
 
     position: Any
-    rejected: list[Batch]
+    letters: list[Batch]
 
 
 class SourceThread(CheckpointedSource):
@@ -79,7 +79,7 @@ class SourceThread(CheckpointedSource):
         self._waits = self.inner or (isinstance(kind, Read) and tells_time(kind.source))
         #: whether it may be read on before what was read is acknowledged: a sender may wait for that
         self._gathers = not self.inner and isinstance(kind, Read) and resume_of(kind.source) != "sender"
-        self._told_compiling = False
+        self._warned_compiling = False
         self._pace: Pace | None = None  #: of a source that loses nothing by waiting for the compiler
         self._warned_s = -_QUIET_S
         self._spilled_to: deque[_Progress] = deque()  #: where the reader was behind each batch that is spilled
@@ -99,7 +99,7 @@ class SourceThread(CheckpointedSource):
             folder = checkpointer.received_folder(self.task.instance)
             reader: Reader = ReceivedReader(self.task.name, kind.source, folder, self._reject, position, way)
         else:
-            reader = self._opened(kind.source, position)
+            reader = self._open_reader(kind.source, position)
             if way:
                 from headwater.io.aligned import aligned
 
@@ -111,9 +111,9 @@ class SourceThread(CheckpointedSource):
             self._pace = Pace(clocked=clock_of(self._reader) is not None)
         commit(self._reader, position_of(self._reader))  # from now on it acknowledges what it is told to
 
-    def _opened(self, source: Source, position: Any) -> Reader:
+    def _open_reader(self, source: Source, position: Any) -> Reader:
         try:
-            return opened(source, self._reject, position)
+            return open_reader(source, self._reject, position)
         except HeadwaterError:
             raise
         except Exception as error:  # of a source of somebody's own
@@ -189,7 +189,7 @@ class SourceThread(CheckpointedSource):
         read_from: Reader = coalescing or reader
         committed = position_of(read_from)
         while not stopping.is_set():
-            if self._asked > self._barred or self._to_commit >= 0:
+            if self._barrier_due > self._barrier_sent or self._to_commit >= 0:
                 self._heed_checkpoint()
             # one that is read in another lane may wait for what is compiled here
             compiling = (self._pace is not None or self.inner) and self.run.being_compiled() > 0
@@ -206,7 +206,7 @@ class SourceThread(CheckpointedSource):
                 if self._pace is not None and batch.length:
                     self._pace.read((called_ns - oldest_ns) / 1e9, compiling)
                 if coalescing is not None and linger.reads_on:
-                    batch = coalescing.gathered(batch, chunk, called_ns)
+                    batch = coalescing.gather(batch, chunk, called_ns)
             if self._waits and not is_idle(reader):
                 self._tell_idle(False)
             self._note_dropped(reader)
@@ -218,7 +218,7 @@ class SourceThread(CheckpointedSource):
                 return True
             if batch.length:
                 self.held += batch.length
-                self.task.took(batch.length)
+                self.task.count_read(batch.length)
                 self._emit(batch, place)
             else:
                 self._pass(place)  # it may have passed over what is no record
@@ -245,10 +245,10 @@ class SourceThread(CheckpointedSource):
             return False
         idle = (compiling or pace.is_probing) and self.run.is_idle()
         if pace.waits(compiling, idle, now_s):
-            if pace.is_behind and not self._told_compiling:
-                self._told_compiling = True
-                said = "source %s waits until kernels are compiled, once on this machine: %d of them"
-                log.warning(said, self.task.name, self.run.being_compiled())
+            if pace.is_behind and not self._warned_compiling:
+                self._warned_compiling = True
+                message = "source %s waits until kernels are compiled, once on this machine: %d of them"
+                log.warning(message, self.task.name, self.run.being_compiled())
             return True
         if pace.starts_anew(now_s) and (start_anew := clock_of(reader)) is not None:
             start_anew()
@@ -285,10 +285,10 @@ class SourceThread(CheckpointedSource):
         activation = self.run.admit(self.task.instance.index, batch.length)
         if activation is None:
             return False
-        made = self.task.emit(batch)
+        deliveries = self.task.emit(batch)
         self.held -= batch.length
-        self.run.emitted(activation, made, int(batch.stamps[0, CREATED]))
-        self.task.carried = []
+        self.run.emitted(activation, deliveries, int(batch.stamps[0, CREATED]))
+        self.task.in_transit = []
         self._come_to(place)
         return True
 
@@ -296,14 +296,14 @@ class SourceThread(CheckpointedSource):
         run, source = self.run, self.task.instance.index
         while not self._hand_over(batch, place):
             with run.lock:
-                while source in run.throttle.held and not run.aborted and not self._is_asked_for_more():
+                while source in run.throttle.held and not run.aborted and not self._has_barrier_to_send():
                     run.room.wait()
-            if self._is_asked_for_more():
+            if self._has_barrier_to_send():
                 self._heed_checkpoint()  # what is in hand belongs to the next one
 
-    def _is_asked_for_more(self) -> bool:
+    def _has_barrier_to_send(self) -> bool:
         """Say whether a checkpoint is wanted that another will follow: behind the last one nothing may be handed over."""
-        return self._asked > self._barred and not self._last
+        return self._barrier_due > self._barrier_sent and not self._last
 
     def _shed(self, batch: Batch) -> None:
         """Drop the newest records, counted by the queue that was full."""
@@ -318,7 +318,7 @@ class SourceThread(CheckpointedSource):
         """Count what the reader itself had no room for: it came in, and went no further."""
         dropped = dropped_by(reader)
         if dropped > self._dropped:
-            self.task.took(dropped - self._dropped)
+            self.task.count_read(dropped - self._dropped)
             self._count_shed(why_dropped(reader) or f"buffer of {self.task.name!r} full", dropped - self._dropped)
             self._dropped = dropped
 
@@ -365,7 +365,7 @@ class SourceThread(CheckpointedSource):
             self._wait_and_hand_over(spilled.popleft(), self._spilled_to.popleft())
 
     def _reject(self, text: str, error: str) -> None:
-        letter = rejected(self.task.name, text, error)
+        letter = rejection_letter(self.task.name, text, error)
         if self.run.checkpointer is None:
             self._send_rejected(letter)
         else:  # with the records that it came with, so that a checkpoint has both or neither
@@ -377,13 +377,13 @@ class SourceThread(CheckpointedSource):
     def _pass(self, place: _Progress) -> None:
         """Take note that the reader has come to a place without a record; behind all that is spilled."""
         if self._spilled_to:
-            self._spilled_to.append(_Progress(place.position, self._spilled_to.pop().rejected + place.rejected))
+            self._spilled_to.append(_Progress(place.position, self._spilled_to.pop().letters + place.letters))
         else:
             self._come_to(place)
 
     def _come_to(self, place: _Progress) -> None:
         """Take note that all up to a place was handed over, what was rejected on the way included."""
-        for letter in place.rejected:
+        for letter in place.letters:
             self._send_rejected(letter)
         self.handed = place.position
 
@@ -405,16 +405,16 @@ class SourceThread(CheckpointedSource):
         """Send on the barrier that has come from other lanes, if one has."""
         word = barrier_of(reader)
         if word is not None:
-            self._asked, self._last = word
+            self._barrier_due, self._last = word
             self._heed_checkpoint()
 
     def _wait_for_the_last(self) -> None:
         """Send no more but the barrier of the last checkpoint."""
         run = self.run
-        while not run.aborted and not (self._last and self._asked == self._barred):
-            if self._asked > self._barred:
+        while not run.aborted and not (self._last and self._barrier_due == self._barrier_sent):
+            if self._barrier_due > self._barrier_sent:
                 self._heed_checkpoint()
                 continue
             with run.lock:
-                if self._asked == self._barred and not self._last and not run.aborted:
+                if self._barrier_due == self._barrier_sent and not self._last and not run.aborted:
                     run.room.wait(_PATIENCE_S)

@@ -90,10 +90,10 @@ class ThreadPerStep(EngineRun):
                 box.waiting += delivery.size
                 box.work.notify()
 
-    def _ask_throttle(self, changed: Callable[[int, int, int], bool], index: int) -> None:
+    def _ask_throttle(self, update: Callable[[int, int, int], bool], index: int) -> None:
         """Tell the throttle how long a queue is, and do what it decides; nobody may take or put meanwhile."""
         with self.lock, self._boxes[index].lock:
-            if changed(index, self._boxes[index].waiting, self.limits[index]):
+            if update(index, self._boxes[index].waiting, self.limits[index]):
                 self.heed_throttle()
 
     def _loop(self, index: int, task: Task) -> None:
@@ -119,7 +119,7 @@ class ThreadPerStep(EngineRun):
             now_ns = time.perf_counter_ns()
             if deliveries:
                 self.deliver(deliveries, now_ns, entries[0].created_ns)
-            task.carried = []
+            task.in_transit = []
             with self._boxes[index].lock:
                 self._boxes[index].waiting += task.put_back()
                 task.rest(now_ns)

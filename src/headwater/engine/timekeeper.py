@@ -29,15 +29,19 @@ class _Watched:
     idle_s: float
     before: list[Task] = field(default_factory=list)
     sources: list[SourceThread] = field(default_factory=list)
-    seen: int = -1  #: its last activation that was seen
+    last_activation: int = -1  #: its last activation that was seen
     since_s: float = 0.0  #: since when nothing has come, and nothing is on its way
     on_busy: Callable[[float], None] | None = None  #: who is told while that is not so, in place of the task when it is
 
     def is_busy(self) -> bool:
         """Say whether a record has come since the last look, or is on its way."""
-        seen, self.seen = self.seen, self.task.activation
+        last, self.last_activation = self.last_activation, self.task.activation
         waits = any(source.held for source in self.sources)
-        return seen != self.seen or waits or any(each.queue.entries or each.in_hand is not None for each in self.before)
+        return (
+            last != self.last_activation
+            or waits
+            or any(each.queue.entries or each.in_hand is not None for each in self.before)
+        )
 
 
 class Timekeeper:
@@ -99,8 +103,8 @@ class Timekeeper:
     def _watch(self, task: Task, idle_s: float) -> _Watched:
         graph = self._run.graph
         feeding = {task.instance.index}
-        for index, fed in reversed(list(enumerate(graph.downstream()))):  # senders come before receivers
-            if feeding.intersection(fed):
+        for index, targets in reversed(list(enumerate(graph.downstream()))):  # senders come before receivers
+            if feeding.intersection(targets):
                 feeding.add(index)
         before = [self._run.tasks[index] for index in feeding if self._run.tasks[index].operator is not None]
         sources = [source for source in self._run.sources if source.task.instance.index in feeding]

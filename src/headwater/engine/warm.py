@@ -30,13 +30,13 @@ def load_kernels(graph: ExecutionGraph) -> None:
     """Run the kernels of text, key and partition columns once, on nothing."""
     has_text = False
     for step in {instance.step.name: instance.step for instance in graph.instances}.values():
-        for given in step.inputs:
-            nothing = Batch.none(given.schema)
-            has_text = has_text or "text" in dict(given.schema.fields).values()
-            if given.keys:
-                KeySlots(given.schema, given.keys).slots_of(nothing)
+        for edge in step.inputs:
+            nothing = Batch.none(edge.schema)
+            has_text = has_text or "text" in dict(edge.schema.fields).values()
+            if edge.keys:
+                KeySlots(edge.schema, edge.keys).slots_of(nothing)
                 if step.instances > 1:
-                    partitions([nothing[key] for key in given.keys], 2)
+                    partitions([nothing[key] for key in edge.keys], 2)
     if has_text:
         Text.of([""]).take(np.zeros(1, np.int64))
 

@@ -49,7 +49,7 @@ class WorkerPool(EngineRun):
         self._work = threading.Condition(self.lock)
         self._sleeping = 0
         self._watching = 0  #: those of them that look again by themselves
-        self._held = self.throttle.held  #: the decision of the throttle that was last heeded
+        self._heeded = self.throttle.held  #: the decision of the throttle that was last heeded
         self._decision_ns = 0
 
     def make_threads(self) -> list[threading.Thread]:
@@ -184,7 +184,7 @@ class WorkerPool(EngineRun):
         now_ns = time.perf_counter_ns()
         self._rest_postponed((activation.instance, *activation.inline))
         self._put(deliveries, now_ns, entries[0].created_ns)
-        task.carried = []
+        task.in_transit = []
         task.rest(now_ns)
         self._finished(activation, elapsed_ns, out, uncompiled=uncompiled)
         if task.ended:
@@ -193,17 +193,17 @@ class WorkerPool(EngineRun):
 
     def _run_inline(self, inline: tuple[int, ...], deliveries: list[Delivery]) -> list[Delivery]:
         """Run records on through the steps that are reserved for them; return what is left to be put into queues."""
-        left: list[Delivery] = []
+        remaining: list[Delivery] = []
         for i, delivery in enumerate(deliveries):  # grows while we walk along it
             to = delivery.to
             if to not in inline or self.tasks[to].postponed:
-                left.append(delivery)
+                remaining.append(delivery)
                 continue
             deliveries[i] = _GONE
             elapsed_ns = self.tasks[to].run_inline(delivery, deliveries)
             if elapsed_ns:
                 self.scheduler.learn(to, delivery.size, elapsed_ns)
-        return left
+        return remaining
 
     def _rest_postponed(self, instances: tuple[int, ...]) -> None:
         """Put back what a step failed at, and let it rest until that is tried again; the others go on."""
@@ -232,8 +232,8 @@ class WorkerPool(EngineRun):
                 self.ended(self.tasks[each])
 
     def _heed_throttle(self) -> None:
-        if self.throttle.held is not self._held:
-            self._held = self.throttle.held
+        if self.throttle.held is not self._heeded:
+            self._heeded = self.throttle.held
             self.heed_throttle()
 
     def _sleep(self) -> None:

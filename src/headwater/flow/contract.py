@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from headwater.errors import FlowError, listed, suggestion
-from headwater.flow.duration import Duration, microseconds, written
+from headwater.flow.duration import Duration, duration_text, microseconds
 
 #: what becomes of records above the promised rate: they are served as far as there is room, dropped and counted, or not
 #: read before it is their turn
@@ -40,9 +40,9 @@ class Contract:
             if value is not None and not 0 < value < math.inf:
                 raise FlowError(f"contract: {name} must be above 0; got {value}")
         if self.above not in get_args(Above):
-            known = get_args(Above)
+            choices = get_args(Above)
             raise FlowError(
-                f"contract: above is one of {listed(known)}; got {self.above!r}{suggestion(str(self.above), known)}"
+                f"contract: above is one of {listed(choices)}; got {self.above!r}{suggestion(str(self.above), choices)}"
             )
 
     @classmethod
@@ -67,14 +67,14 @@ class Contract:
         return BURST_S * self.rate_hz if self.burst is None else self.burst
 
     def __str__(self) -> str:
-        within = "" if self.latency_s is None else f" within {written(round(self.latency_s * 1e6))}"
-        return f"{rate_written(self.rate_hz)}{within}"
+        within = "" if self.latency_s is None else f" within {duration_text(round(self.latency_s * 1e6))}"
+        return f"{rate_text(self.rate_hz)}{within}"
 
 
-def rate_written(hz: float) -> str:
+def rate_text(hz: float) -> str:
     """Write a rate as a person would, and as `rate_hz` reads it.
 
-    >>> rate_written(2_000_000), rate_written(1.5)
+    >>> rate_text(2_000_000), rate_text(1.5)
     ('2 000 000/s', '1.5/s')
     """
     return f"{hz:,.0f}/s".replace(",", " ") if hz >= 1000 else f"{hz:.4g}/s"

@@ -39,11 +39,11 @@ def _branch(flow: Flow, step: Step, indent: str, last: bool, label: str, lines: 
     drawn.add(step.name)
     count = f" x{step.instances}" if step.instances > 1 else ""
     lines.append(f"{indent}{elbow}{label}{step.name}{count}: {step.kind}")
-    below = [(reader, given) for reader in flow.steps.values() for given in reader.inputs if given.step == step.name]
-    for i, (reader, given) in enumerate(below):
-        marks = [] if given.port == "out" else [given.port]
-        marks += [f"by {', '.join(given.keys)}"] if given.grouping == "key" else []
-        marks += [f"to {given.grouping}"] if given.grouping in ("all", "one") and not given.keys else []
+    below = [(reader, edge) for reader in flow.steps.values() for edge in reader.inputs if edge.step == step.name]
+    for i, (reader, edge) in enumerate(below):
+        marks = [] if edge.port == "out" else [edge.port]
+        marks += [f"by {', '.join(edge.keys)}"] if edge.grouping == "key" else []
+        marks += [f"to {edge.grouping}"] if edge.grouping in ("all", "one") and not edge.keys else []
         note = f"[{'; '.join(marks)}] " if marks else ""
         _branch(flow, reader, indent + ("   " if last else "│  "), i == len(below) - 1, note, lines, drawn)
 
@@ -57,9 +57,9 @@ def mermaid(flow: Flow) -> str:
         shape = ("([", "])") if step.is_source or step.is_sink else ("[", "]")
         lines.append(f'    {numbers[name]}{shape[0]}"{text}"{shape[1]}')
     for name, step in flow.steps.items():
-        for given in step.inputs:
-            label = f"|{given.port}|" if given.port != "out" else ""
-            lines.append(f"    {numbers[given.step]} -->{label} {numbers[name]}")
+        for edge in step.inputs:
+            label = f"|{edge.port}|" if edge.port != "out" else ""
+            lines.append(f"    {numbers[edge.step]} -->{label} {numbers[name]}")
     return "\n".join(lines)
 
 
@@ -76,10 +76,10 @@ def svg(flow: Flow) -> str:
     ]
     for name, step in flow.steps.items():
         x, y = places[name]
-        for given in step.inputs:
-            x0, y0 = places[given.step][0] + _WIDTH, places[given.step][1] + _HEIGHT / 2
+        for edge in step.inputs:
+            x0, y0 = places[edge.step][0] + _WIDTH, places[edge.step][1] + _HEIGHT / 2
             y1, bend = y + _HEIGHT / 2, (x - x0) / 2
-            dash = ' stroke-dasharray="5 3"' if given.port != "out" else ""
+            dash = ' stroke-dasharray="5 3"' if edge.port != "out" else ""
             parts.append(
                 f'<path d="M{x0} {y0}C{x0 + bend} {y0} {x - bend} {y1} {x} {y1}" fill="none" stroke="#667"'
                 f'{dash} marker-end="url(#arrow)"/>'
@@ -106,7 +106,7 @@ def _places(flow: Flow) -> dict[str, tuple[float, float]]:
     """Put each step one column right of the last one it reads, and columns one below the other."""
     column: dict[str, int] = {}
     for step in flow.in_order():
-        column[step.name] = 1 + max((column[given.step] for given in step.inputs), default=-1)
+        column[step.name] = 1 + max((column[edge.step] for edge in step.inputs), default=-1)
     rows: dict[int, int] = {}
     places = {}
     for name, at in column.items():

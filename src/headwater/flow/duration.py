@@ -72,10 +72,10 @@ def above_zero(name: str, seconds: float | None) -> None:
         raise RunError(f"{name} must be a number of seconds above 0; got {seconds!r}")
 
 
-def written(duration_us: int) -> str:
+def duration_text(duration_us: int) -> str:
     """Write microseconds as a person would.
 
-    >>> written(1_500_000), written(60_000_000), written(250)
+    >>> duration_text(1_500_000), duration_text(60_000_000), duration_text(250)
     ('1.5 s', '1 min', '250 us')
     """
     for unit in ("d", "h", "min", "s", "ms"):

@@ -186,7 +186,7 @@ class StagedWriter(NumberedWriter):
     staging: Staging  #: how they do
 
     @abstractmethod
-    def stage(self, said: bytes) -> None:
+    def stage(self, note: bytes) -> None:
         """Take what a staging said of records that it has written: they are of the part that is next."""
 
 
@@ -244,7 +244,7 @@ class Ledger:
 
 def resume_of(source: Source) -> Resume:
     """Return how a source goes on after a stop; one that says nothing begins again."""
-    return cast(Resume, _declared(source, "resume", _RESUMES, "beginning"))
+    return cast(Resume, _declaration(source, "resume", _RESUMES, "beginning"))
 
 
 def may_move(source: Source) -> bool:
@@ -254,7 +254,7 @@ def may_move(source: Source) -> bool:
 
 def delivery_of(sink: Sink) -> DeliverySemantics:
     """Return what a sink promises of records that come again; one that says nothing promises nothing."""
-    return cast(DeliverySemantics, _declared(sink, "delivery", _DELIVERIES, "neither"))
+    return cast(DeliverySemantics, _declaration(sink, "delivery", _DELIVERIES, "neither"))
 
 
 def writes_in_parts(sink: Sink) -> bool:
@@ -267,34 +267,37 @@ def writers_of(sink: Sink) -> Literal["one", "many"]:
     return "many" if getattr(sink, "writers", "one") == "many" else "one"
 
 
+def _call(endpoint: Any, method: str, *args: Any) -> Any:
+    """Call a method that an endpoint may lack; None where it does."""
+    function = getattr(endpoint, method, None)
+    return None if function is None else function(*args)
+
+
 def rehearsed(sink: Sink) -> Sink | None:
     """Return a sink that does the same work and leaves nothing behind; None for one that has no such thing."""
-    made = getattr(sink, "rehearsed", None)
-    found: Sink | None = None if made is None else made()
-    return found
+    rehearsal: Sink | None = _call(sink, "rehearsed")
+    return rehearsal
 
 
 def at_rate(source: Source, rate: Any) -> Source | None:
     """Return a source of the same records at another rate; None where its records come when they come."""
-    paced = getattr(source, "at_rate", None)
-    found: Source | None = None if paced is None else paced(rate)
-    return found
+    variant: Source | None = _call(source, "at_rate", rate)
+    return variant
 
 
 def from_file(source: Source, path: Path) -> Source | None:
     """Return a source of such records in a file; None where they have no form of their own."""
-    reads = getattr(source, "from_file", None)
-    found: Source | None = None if reads is None else reads(path)
-    return found
+    variant: Source | None = _call(source, "from_file", path)
+    return variant
 
 
 _FIXED = frozenset({type(None), bool, int, float, str, bytes})
 
 
-def opened(source: Source, reject: Reject, position: Any = None) -> Reader:
+def open_reader(source: Source, reject: Reject, position: Any = None) -> Reader:
     """Open a source after a position; one that does not resume by position starts as it always does."""
     if position is not None and (resume_of(source) == "position" or recognizes(source)):
-        return source.open(reject, _own(position))  # type: ignore[call-arg]  # it says that it takes one
+        return source.open(reject, _private_copy(position))  # type: ignore[call-arg]  # it says that it takes one
     return source.open(reject)
 
 
@@ -310,19 +313,18 @@ def known_of(reader: Reader) -> Any:
 
 def position_of(reader: Reader) -> Any:
     """Return what a reader has handed out so far; None for one that cannot tell. It stays so when the reader goes on."""
-    return _own(getattr(reader, "position", None))
+    return _private_copy(getattr(reader, "position", None))
 
 
-def _own(position: Any) -> Any:
+def _private_copy(position: Any) -> Any:
     """Return a position that nobody else changes: a reader may have one that moves in place."""
     return position if type(position) in _FIXED else deepcopy(position)
 
 
 def commit(reader: Reader, position: Any) -> None:
     """Tell a reader that all before a position is safe."""
-    told = getattr(reader, "commit", None)
-    if told is not None and position is not None:
-        told(position)
+    if position is not None:
+        _call(reader, "commit", position)
 
 
 def awaits_commit(reader: Reader) -> bool:
@@ -337,9 +339,8 @@ def is_inner(source: Source) -> bool:
 
 def barrier_of(reader: Reader) -> tuple[int, bool] | None:
     """Take the checkpoint whose barrier a reader of another part of the same run has come to, and whether it is the last."""
-    taken = getattr(reader, "take_barrier", None)
-    found: tuple[int, bool] | None = None if taken is None else taken()
-    return found
+    barrier: tuple[int, bool] | None = _call(reader, "take_barrier")
+    return barrier
 
 
 def is_idle(reader: Reader) -> bool:
@@ -349,9 +350,7 @@ def is_idle(reader: Reader) -> bool:
 
 def tell_idle(writer: Writer, idle: bool) -> None:
     """Tell a writer that hears of event time that nobody needs to wait for what comes to it, or again."""
-    told = getattr(writer, "idle", None)
-    if told is not None:
-        told(idle)
+    _call(writer, "idle", idle)
 
 
 def clock_of(reader: Reader) -> Callable[[], None] | None:
@@ -361,23 +360,17 @@ def clock_of(reader: Reader) -> Callable[[], None] | None:
 
 def leave_halves(reader: Reader) -> None:
     """Ask a reader to leave a last record that may be half written for a later run."""
-    left = getattr(reader, "leave_halves", None)
-    if left is not None:
-        left()
+    _call(reader, "leave_halves")
 
 
 def take_no_more(reader: Reader) -> None:
     """Let a reader know that it is read no more, so that nobody who sends to it waits for the end of the run."""
-    told = getattr(reader, "take_no_more", None)
-    if told is not None:
-        told()
+    _call(reader, "take_no_more")
 
 
 def let_go(reader: Reader) -> None:
     """Have a reader that waits for records return from it, so that a run need not wait for it to stop."""
-    told = getattr(reader, "let_go", None)
-    if told is not None:
-        told()
+    _call(reader, "let_go")
 
 
 def dropped_by(reader: Reader) -> int:
@@ -392,9 +385,7 @@ def why_dropped(reader: Reader) -> str:
 
 def flush(writer: Writer) -> None:
     """Bring what a writer has gathered where it belongs."""
-    flushed = getattr(writer, "flush", None)
-    if flushed is not None:
-        flushed()
+    _call(writer, "flush")
 
 
 def gathers(writer: Writer | None) -> bool:
@@ -416,36 +407,28 @@ def throttle_by(writer: Writer, throttle: Callable[[float], None]) -> None:
 
 def account_of(writer: Writer) -> Callable[[], dict[str, Any]] | None:
     """Return how to ask a writer what became of the records that it took; None for one that has nothing to tell."""
-    told: Callable[[], dict[str, Any]] | None = getattr(writer, "account", None)
-    return told
+    account: Callable[[], dict[str, Any]] | None = getattr(writer, "account", None)
+    return account
 
 
 def check_source(source: Source) -> None:
     """Raise what a source has to say against being read, where it can tell without being opened for good."""
-    check = getattr(source, "check_read", None)
-    if check is not None:
-        check()
+    _call(source, "check_read")
 
 
 def check_sink(sink: Sink, schema: Schema) -> None:
     """Raise what a sink has to say against these columns."""
-    check = getattr(sink, "check_write", None)
-    if check is not None:
-        check(schema)
+    _call(sink, "check_write", schema)
 
 
 def check_place(sink: Sink, *, in_parts: bool) -> None:
     """Raise what a sink has to say against where it writes, which it only looks at; `in_parts` as with a checkpoint."""
-    check = getattr(sink, "check_place", None)
-    if check is not None:
-        check(in_parts)
+    _call(sink, "check_place", in_parts)
 
 
 def check_append(sink: Sink, schema: Schema) -> None:
     """Raise what a sink has to say against going on with these columns behind what a run before has written."""
-    check = getattr(sink, "check_append", None)
-    if check is not None:
-        check(schema)
+    _call(sink, "check_append", schema)
 
 
 def is_appended_to(sink: Sink) -> bool:
@@ -496,22 +479,24 @@ def all_or_none(sink: Sink) -> bool:
 
 def write_whole(writer: Writer, batch: Batch) -> None:
     """Write records where nobody is left to take those that a sink refuses: raises InputError if there are any."""
-    refused = writer.write(batch)
-    if refused:
-        raise InputError(f"{len(refused):,} records cannot be written: {min(refused.items())[1]}", records=len(refused))
+    refusals = writer.write(batch)
+    if refusals:
+        raise InputError(
+            f"{len(refusals):,} records cannot be written: {min(refusals.items())[1]}", records=len(refusals)
+        )
 
 
-def described(endpoint: Any) -> str:
+def label_of(endpoint: Any) -> str:
     """Return a short text for drawings: the class, and what the endpoint says of itself."""
     name = type(endpoint).__name__
     if "__str__" not in vars(type(endpoint)):
         return name
-    shown = str(endpoint)
-    return f"{name}({shown if len(shown) <= 40 else '…' + shown[-39:]})"
+    text = str(endpoint)
+    return f"{name}({text if len(text) <= 40 else '…' + text[-39:]})"
 
 
-def _declared(endpoint: Any, what: str, known: Sequence[str], usual: str) -> str:
-    said = getattr(endpoint, what, usual)
-    if said not in known:
-        raise FlowError(f"{described(endpoint)}: {what} is one of {listed(known)}; got {said!r}")
-    return str(said)
+def _declaration(endpoint: Any, what: str, choices: Sequence[str], usual: str) -> str:
+    value = getattr(endpoint, what, usual)
+    if value not in choices:
+        raise FlowError(f"{label_of(endpoint)}: {what} is one of {listed(choices)}; got {value!r}")
+    return str(value)

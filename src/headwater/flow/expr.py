@@ -168,9 +168,9 @@ class Expr(ABC):
         """
         name = type_name(kind)
         if name is None or name == "any":
-            shown = getattr(kind, "__name__", kind)
+            label = getattr(kind, "__name__", kind)
             raise FlowError(
-                f"cannot cast to {shown!r}; types are {', '.join(TYPES[:-1])}{suggestion(str(shown), TYPES)}"
+                f"cannot cast to {label!r}; types are {', '.join(TYPES[:-1])}{suggestion(str(label), TYPES)}"
             )
         return Call("cast", (self, Literal(name)))
 
@@ -348,11 +348,11 @@ def _arithmetic_type(call: Call, kinds: list[Type]) -> Type:
     return "float" if call.name == "div" and common == "int" else common
 
 
-def _expect(call: Call, kinds: list[Type], wanted: tuple[str, ...]) -> None:
+def _expect(call: Call, kinds: list[Type], expected: tuple[str, ...]) -> None:
     for arg, kind in zip(call.args, kinds, strict=False):
-        if kind not in wanted:
-            hint = f"; did you mean {arg}.cast('float')?" if kind == "text" and wanted == NUMERIC else ""
-            raise FlowError(f"{call}: {arg} is {kind}, expected {' or '.join(wanted)}{hint}")
+        if kind not in expected:
+            hint = f"; did you mean {arg}.cast('float')?" if kind == "text" and expected == NUMERIC else ""
+            raise FlowError(f"{call}: {arg} is {kind}, expected {' or '.join(expected)}{hint}")
 
 
 def _common_type(call: Call, kinds: list[Type]) -> Type:

@@ -126,38 +126,38 @@ class Flow:
         return [
             step
             for step in self._steps.values()
-            if any(given.step == name and port in (None, given.port) for given in step.inputs)
+            if any(edge.step == name and port in (None, edge.port) for edge in step.inputs)
         ]
 
     def reached_from(self, name: str) -> set[str]:
         """Return the steps that records of a step may come to, itself included."""
-        reached = {name}
+        names = {name}
         for step in self.in_order():
-            if any(given.step in reached for given in step.inputs):
-                reached.add(step.name)
-        return reached
+            if any(edge.step in names for edge in step.inputs):
+                names.add(step.name)
+        return names
 
     def in_order(self) -> list[Step]:
         """Return the steps so that each comes after those it reads; a cycle is an error."""
         waiting = dict(self._steps)
-        done: list[Step] = []
+        order: list[Step] = []
         placed: set[str] = set()
         while waiting:
-            ready = [s for s in waiting.values() if all(given.step in placed for given in s.inputs)]
+            ready = [s for s in waiting.values() if all(edge.step in placed for edge in s.inputs)]
             if not ready:
                 self._complain_of_cycle(waiting)
             for step in ready:
-                done.append(step)
+                order.append(step)
                 placed.add(step.name)
                 del waiting[step.name]
-        return done
+        return order
 
     def _complain_of_cycle(self, waiting: Mapping[str, Step]) -> None:
         for step in waiting.values():
-            for given in step.inputs:
-                if given.step not in self._steps:
+            for edge in step.inputs:
+                if edge.step not in self._steps:
                     raise FlowError(
-                        f"{step.where}: step {step.name!r} reads {given.step!r}, which flow {self.name!r} does not have; "
+                        f"{step.where}: step {step.name!r} reads {edge.step!r}, which flow {self.name!r} does not have; "
                         f"steps so far: {listed(self._steps)}"
                     )
         raise FlowError(f"flow {self.name!r} has a cycle through steps {listed(waiting)}; a flow must run one way")
@@ -165,10 +165,14 @@ class Flow:
     def check(self) -> None:
         """Raise FlowError for a cycle, a step that no source reaches, an output that goes nowhere, a place used twice."""
         order = self.in_order()
-        fed: set[str] = set()
+        reachable: set[str] = set()
         for step in order:
-            if step.is_source or isinstance(step.kind, DeadLetters) or any(given.step in fed for given in step.inputs):
-                fed.add(step.name)
+            if (
+                step.is_source
+                or isinstance(step.kind, DeadLetters)
+                or any(edge.step in reachable for edge in step.inputs)
+            ):
+                reachable.add(step.name)
             else:
                 raise FlowError(f"{step.where}: no source reaches step {step.name!r}; does it read a stream?")
         if not any(step.is_source for step in order):
@@ -227,14 +231,16 @@ class Flow:
         return f"Flow({self.name!r}, {len(self._steps)} steps)"
 
 
-def refuse_others(name: str, given: object, what: Literal["source", "sink"]) -> None:
+def refuse_others(name: str, endpoint: object, what: Literal["source", "sink"]) -> None:
     """Raise FlowError where something else was given for a source or a sink, such as a path or the records themselves."""
-    if isinstance(given, str | PathLike):
-        path = str(given)
+    if isinstance(endpoint, str | PathLike):
+        path = str(endpoint)
         raise FlowError(f"{_users_line()}: step {name!r} takes a {what}, such as io.JsonLines({path!r}); got {path!r}")
-    if not callable(getattr(given, "open", None)):
+    if not callable(getattr(endpoint, "open", None)):
         usual = "io.Items(records)" if what == "source" else "io.Collect()"
-        raise FlowError(f"{_users_line()}: step {name!r} takes a {what}, such as {usual}; got {type(given).__name__}")
+        raise FlowError(
+            f"{_users_line()}: step {name!r} takes a {what}, such as {usual}; got {type(endpoint).__name__}"
+        )
 
 
 def _users_line() -> str:

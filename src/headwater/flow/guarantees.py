@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from headwater.flow.endpoints import DeliverySemantics, Resume, delivery_of, described, recognizes, resume_of
+from headwater.flow.endpoints import DeliverySemantics, Resume, delivery_of, label_of, recognizes, resume_of
 from headwater.flow.flow import Flow
 from headwater.flow.steps import Apply, DeadLetters, Read, Step, Write
 
@@ -67,21 +67,21 @@ def _at(flow: Flow, sink: Step, kind: Write) -> Guarantee:
     stateful = [step for step in before if step.state not in ("none", "stream")]
 
     def link(name: str, why: str) -> str:
-        return f"source {name!r} ({described(sources[name])}): {why}"
+        return f"source {name!r} ({label_of(sources[name])}): {why}"
 
-    lost = [link(name, _LOST) for name, resume in resumes.items() if resume == "never"]
-    lost += [f"step {step.name!r} keeps state that it cannot save" for step in stateful if not _saves(step)]
-    again = {name: _AGAIN[resume] for name, resume in resumes.items() if resume in _AGAIN}
-    twice = [link(name, why) for name, why in again.items() if not recognizes(sources[name])]
+    losses = [link(name, _LOST) for name, resume in resumes.items() if resume == "never"]
+    losses += [f"step {step.name!r} keeps state that it cannot save" for step in stateful if not _saves(step)]
+    repeats = {name: _AGAIN[resume] for name, resume in resumes.items() if resume in _AGAIN}
+    duplicates = [link(name, why) for name, why in repeats.items() if not recognizes(sources[name])]
     if delivery == "idempotent" and not stateful:
-        twice = []  # the same record comes again and changes nothing; what was counted twice would be another
+        duplicates = []  # the same record comes again and changes nothing; what was counted twice would be another
     if delivery == "neither":
-        again_there = getattr(kind.sink, "again", None) or "what comes again is there twice"
-        twice.append(f"sink {sink.name!r} ({described(kind.sink)}): {again_there}")
+        reason = getattr(kind.sink, "again", None) or "what comes again is there twice"
+        duplicates.append(f"sink {sink.name!r} ({label_of(kind.sink)}): {reason}")
     holds: Holds = "exactly once"
-    if lost or twice:
-        holds = "neither" if lost and twice else "at most once" if lost else "at least once"
-    return Guarantee(sink.name, holds, delivery, resumes, (*lost, *twice))
+    if losses or duplicates:
+        holds = "neither" if losses and duplicates else "at most once" if losses else "at least once"
+    return Guarantee(sink.name, holds, delivery, resumes, (*losses, *duplicates))
 
 
 def _saves(step: Step) -> bool:

@@ -16,15 +16,15 @@ Identity = dict[str, Any]
 
 def identity_of(source: Any) -> Identity:
     """Return what a source is, with its class."""
-    said = getattr(source, "identity", None)
-    own = said if isinstance(said, dict) else {} if said is None else {"identity": said}
-    return {"kind": type(source).__name__, **own}
+    identity = getattr(source, "identity", None)
+    fields = identity if isinstance(identity, dict) else {} if identity is None else {"identity": identity}
+    return {"kind": type(source).__name__, **fields}
 
 
 def sink_identity_of(sink: Any) -> Identity:
     """Return what a sink is where another would do harm: its `sink_identity`, as all else knows its own parts itself."""
-    own = getattr(sink, "sink_identity", None)
-    return {} if own is None else {"kind": type(sink).__name__, **own}
+    fields = getattr(sink, "sink_identity", None)
+    return {} if fields is None else {"kind": type(sink).__name__, **fields}
 
 
 def differs(source: Any, before: Identity) -> str:
@@ -56,9 +56,9 @@ def identity_text(identity: Identity) -> str:
     """
     if "of" in identity:
         return identity_text(identity["of"])
-    named = [str(said) for name, said in identity.items() if name == "identity" or isinstance(said, str)][1:]
-    lists = "".join(f" of {','.join(said)}" for name, said in identity.items() if name == "servers" and said)
-    return f"{identity['kind']} {', '.join(named)}{lists}".strip()
+    names = [str(value) for name, value in identity.items() if name == "identity" or isinstance(value, str)][1:]
+    lists = "".join(f" of {','.join(value)}" for name, value in identity.items() if name == "servers" and value)
+    return f"{identity['kind']} {', '.join(names)}{lists}".strip()
 
 
 def path_of(path: str | Path) -> str:

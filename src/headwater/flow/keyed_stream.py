@@ -121,9 +121,9 @@ class KeyedStream:
         left, right = self.stream, other.stream
         left._check_same_flow(name, right)
         if left.time is None or right.time is None:
-            lacking = left.step if left.time is None else right.step
+            untimed = left.step if left.time is None else right.step
             raise FlowError(
-                f"{_users_line()}: step {name!r}: {lacking!r} has no event time; put .event_time before key_by"
+                f"{_users_line()}: step {name!r}: {untimed!r} has no event time; put .event_time before key_by"
             )
         if [left.schema[k] for k in self.keys] != [right.schema[k] for k in other.keys]:
             raise FlowError(

@@ -45,26 +45,28 @@ def partitioning_of(step: Step) -> Partitioning:
     return Partitioning(_ROLES[step.state], step.kind.timed)
 
 
-def kept(step: Step, port: str, names: tuple[str, ...]) -> tuple[str, ...] | None:
+def names_in_output(step: Step, port: str, names: tuple[str, ...]) -> tuple[str, ...] | None:
     """Return what the key columns `names` of a step's first input are called in its output; None if they are lost."""
     match step.kind:
         case Filter() | Split() | Union() | EventTime():
             return names
         case Select(columns=columns, keep=keep):
-            found = [_selected(name, dict(columns), keep) for name in names]
-            return None if None in found else tuple(name for name in found if name is not None)
+            outputs = [_name_after_select(name, dict(columns), keep) for name in names]
+            return None if None in outputs else tuple(name for name in outputs if name is not None)
         case WindowAggregate(keys=keys):
             return names if port == "late" or all(name in keys for name in names) else None
         case Join():
             return names if port != "late right" else None
         case KeyedScan(scan=scan):
-            made = makes_of(scan)
-            there = made is not None and all(name in step.outputs[port] and name not in made for name in names)
-            return names if there else None
+            computed = makes_of(scan)
+            unchanged = computed is not None and all(
+                name in step.outputs[port] and name not in computed for name in names
+            )
+            return names if unchanged else None
     return None
 
 
-def _selected(name: str, columns: dict[str, object], keep: bool) -> str | None:
+def _name_after_select(name: str, columns: dict[str, object], keep: bool) -> str | None:
     if keep and name not in columns:
         return name
     same = [out for out, expr in columns.items() if isinstance(expr, Column) and expr.name == name]

@@ -47,13 +47,13 @@ class Place:
         real, missing = Path(os.path.realpath(path)), list[str]()
         while True:
             try:
-                found = real.stat()
+                status = real.stat()
                 break
             except OSError:  # what is not there yet is known by the folder that it will be in
                 missing.insert(0, real.name)
                 real = real.parent
-        shared = not (stat.S_ISFIFO(found.st_mode) or stat.S_ISSOCK(found.st_mode))
-        return cls(name, (found.st_dev, found.st_ino, *missing), part, shared)
+        shared = not (stat.S_ISFIFO(status.st_mode) or stat.S_ISSOCK(status.st_mode))
+        return cls(name, (status.st_dev, status.st_ino, *missing), part, shared)
 
     @classmethod
     def of_stream(cls, path: str | Path, *, writing: bool) -> Place:
@@ -78,7 +78,7 @@ def place_of(endpoint: Any, *, writing: bool) -> Place | None:
 
 def check_places(steps: Iterable[Step]) -> None:
     """Raise FlowError where two steps of a flow would get in each other's way."""
-    claimed = [(step, place) for step in steps if (place := _claimed(step)) is not None]
+    claimed = [(step, place) for step in steps if (place := _place_of(step)) is not None]
     for (first, place), (second, other) in combinations(claimed, 2):
         reading = first.is_source and second.is_source
         if not place.overlaps(other) or (reading and place.shared):
@@ -92,7 +92,7 @@ def check_places(steps: Iterable[Step]) -> None:
         )
 
 
-def _claimed(step: Step) -> Place | None:
+def _place_of(step: Step) -> Place | None:
     kind: Any = step.kind
     if step.is_source:
         return place_of(kind.source, writing=False)

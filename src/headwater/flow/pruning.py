@@ -21,50 +21,50 @@ from headwater.flow.steps import Filter, KeyedScan, Select, Split, Step, Union, 
 class Uses:
     """What a step uses of the columns it is given."""
 
-    asked: frozenset[str]  #: those that it looks at
-    made: frozenset[str] = frozenset()  #: those that its main output has from itself
+    reads: frozenset[str]  #: those that it looks at
+    computes: frozenset[str] = frozenset()  #: those that its main output has from itself
     passes: bool = True  #: whether its outputs have the others from its input
 
 
-Looked = Callable[[Step, Schema], Uses | None]  #: what a step uses of its input; None where that is all of it
+Inspect = Callable[[Step, Schema], Uses | None]  #: what a step uses of its input; None where that is all of it
 
 
-def columns_used(flow: Flow, step: str, port: str, looked: Looked) -> set[str]:
+def columns_used(flow: Flow, step: str, port: str, inspect: Inspect) -> set[str]:
     """Return which columns of a stream any of its readers uses."""
     used: set[str] = set()
     for reader in flow.readers_of(step, port):
-        used |= columns_used_by(flow, reader, flow.steps[step].outputs[port], looked)
+        used |= columns_used_by(flow, reader, flow.steps[step].outputs[port], inspect)
     return used
 
 
-def columns_used_by(flow: Flow, reader: Step, given: Schema, looked: Looked) -> set[str]:
+def columns_used_by(flow: Flow, reader: Step, schema: Schema, inspect: Inspect) -> set[str]:
     """Return which columns of what it is given a step uses, or anyone behind it."""
-    uses = looked(reader, given)
+    uses = inspect(reader, schema)
     if uses is None:
-        return set(given)
-    used = set(uses.asked)
+        return set(schema)
+    used = set(uses.reads)
     if uses.passes:
         for number, port in enumerate(reader.outputs):
-            later = columns_used(flow, reader.name, port, looked)
-            used |= later if number else later - uses.made
-    return used & set(given)
+            later = columns_used(flow, reader.name, port, inspect)
+            used |= later if number else later - uses.computes
+    return used & set(schema)
 
 
-def by_expressions(step: Step, given: Schema) -> Uses | None:
+def by_expressions(step: Step, schema: Schema) -> Uses | None:
     """Look through steps that are expressions alone."""
     match step.kind:
         case Filter(condition) | Split(condition):
-            asked, made, passes = [condition], frozenset[str](), True
+            expressions, computed, passes = [condition], frozenset[str](), True
         case Select(columns, keep):
-            asked, made, passes = [expr for _, expr in columns], frozenset(name for name, _ in columns), keep
+            expressions, computed, passes = [expr for _, expr in columns], frozenset(name for name, _ in columns), keep
         case _:
             return None
-    if not all(_cannot_break(expr, given) for expr in asked):
+    if not all(_cannot_break(expr, schema) for expr in expressions):
         return None
-    return Uses(_read_by(asked), made, passes)
+    return Uses(_columns_of(expressions), computed, passes)
 
 
-def by_declaration(step: Step, given: Schema) -> Uses | None:
+def by_declaration(step: Step, schema: Schema) -> Uses | None:
     """Look through steps that are expressions, and those with state that say what they read.
 
     These have an answer for records whose columns all have values; who leaves columns away makes sure of that.
@@ -76,15 +76,15 @@ def by_declaration(step: Step, given: Schema) -> Uses | None:
             reads, makes = reads_of(scan), makes_of(scan)
             return None if reads is None or makes is None else Uses(reads.union(keys), makes)
         case WindowAggregate(keys=keys, aggregates=aggregates, time=time):
-            asked = [aggregate.of for _, aggregate in aggregates if aggregate.of is not None]
-            if not all(_cannot_break(expr, given) for expr in asked):
+            expressions = [aggregate.of for _, aggregate in aggregates if aggregate.of is not None]
+            if not all(_cannot_break(expr, schema) for expr in expressions):
                 return None
-            made = frozenset(next(iter(step.outputs.values()))).difference(keys)  # late records pass as they are
-            return Uses(_read_by(asked).union(keys, () if time is None else (time,)), made)
-    return by_expressions(step, given)
+            computed = frozenset(next(iter(step.outputs.values()))).difference(keys)  # late records pass as they are
+            return Uses(_columns_of(expressions).union(keys, () if time is None else (time,)), computed)
+    return by_expressions(step, schema)
 
 
-def _read_by(expressions: Iterable[Expr]) -> frozenset[str]:
+def _columns_of(expressions: Iterable[Expr]) -> frozenset[str]:
     return frozenset(name for expr in expressions for name in expr.columns())
 
 

@@ -125,8 +125,8 @@ class RangeRequest:
     together: bool = False
 
 
-def ranges_of(source: Any, wanted: RangeRequest) -> Ranges | None:
+def ranges_of(source: Any, request: RangeRequest) -> Ranges | None:
     """Return how a source is read by ranges, as its method `ranges` says; None where it has none, or cannot be here."""
     ranges = getattr(source, "ranges", None)
-    found: Ranges | None = ranges(wanted) if callable(ranges) else None
-    return found
+    result: Ranges | None = ranges(request) if callable(ranges) else None
+    return result

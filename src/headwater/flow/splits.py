@@ -73,11 +73,11 @@ def way_to_time(flow: Flow, source: str) -> tuple[OnTheWay, ...]:
     """
     ways: dict[str, tuple[OnTheWay, ...]] = {source: ()}
     for step in flow.in_order():
-        for number, given in enumerate(step.inputs):
-            if given.step not in ways or given.grouping == "all":
+        for number, edge in enumerate(step.inputs):
+            if edge.step not in ways or edge.grouping == "all":
                 continue
-            port = list(flow.steps[given.step].outputs).index(given.port)
-            way = (*ways[given.step], OnTheWay(step, number, port))
+            port = list(flow.steps[edge.step].outputs).index(edge.port)
+            way = (*ways[edge.step], OnTheWay(step, number, port))
             if isinstance(step.kind, EventTime):
                 return way
             if partitioning_of(step).role == "free":

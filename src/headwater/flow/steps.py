@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 from headwater.data.schema import Schema
 from headwater.errors import FlowError
 from headwater.flow.aggregates import Aggregate
-from headwater.flow.endpoints import Sink, Source, described, hears_time, writers_of
+from headwater.flow.endpoints import Sink, Source, hears_time, label_of, writers_of
 from headwater.flow.expr import Expr
 from headwater.flow.names import name_of
 from headwater.flow.state import Scan
@@ -48,7 +48,7 @@ class Read(Stateless):
     way: tuple[OnTheWay, ...] = ()
 
     def __str__(self) -> str:
-        return f"read {described(self.source)}"
+        return f"read {label_of(self.source)}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,8 +69,8 @@ class Select(Stateless):
     keep: bool
 
     def __str__(self) -> str:
-        shown = ", ".join(name if str(e) == f"col.{name}" else f"{name} = {e}" for name, e in self.columns)
-        return f"{'with' if self.keep else 'select'} {shown}"
+        columns = ", ".join(name if str(e) == f"col.{name}" else f"{name} = {e}" for name, e in self.columns)
+        return f"{'with' if self.keep else 'select'} {columns}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,8 +139,8 @@ class WindowAggregate(Keyed):
         return self.time is not None
 
     def __str__(self) -> str:
-        shown = ", ".join(f"{name} = {aggregate}" for name, aggregate in self.aggregates)
-        return f"{self.window} by {', '.join(self.keys)}: {shown}"
+        columns = ", ".join(f"{name} = {aggregate}" for name, aggregate in self.aggregates)
+        return f"{self.window} by {', '.join(self.keys)}: {columns}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -191,9 +191,10 @@ class Apply:
         """The class of what `make` returns, which says what it keeps; only where `make` is a function one has to be made."""
         make: Any = self.make.func if isinstance(self.make, partial) else self.make
         if not isinstance(make, type):
-            made = self.make()
-            make = type(made)
-            getattr(made, "close", lambda: None)()
+            instance = self.make()
+            make = type(instance)
+            if hasattr(instance, "close"):
+                instance.close()
         if not hasattr(make, "stateless"):
             raise FlowError(f"{name_of(self.make)} must return an Operator; got {make.__name__}")
         return make
@@ -234,7 +235,7 @@ class Write(Stateless):
         return hears_time(self.sink)
 
     def __str__(self) -> str:
-        return f"write {described(self.sink)}"
+        return f"write {label_of(self.sink)}"
 
 
 OutputName = tuple[str, str]  #: a step and one of its outputs: what names a stream
@@ -299,10 +300,10 @@ class Step:
         """What it keeps: what a kind keeps by key, or of all records, is by key where all its inputs are."""
         if self.kind.state in ("none", "stream"):
             return self.kind.state
-        keyed = any(given.keys for given in self.inputs)
+        keyed = any(edge.keys for edge in self.inputs)
         if self.kind.state == "copied" and not keyed:
             return "copied"
-        whole = all(given.keys or given.grouping == "all" for given in self.inputs)
+        whole = all(edge.keys or edge.grouping == "all" for edge in self.inputs)
         return "key" if keyed and whole else "all"
 
     @property

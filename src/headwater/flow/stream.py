@@ -66,15 +66,15 @@ class Stream:
         self, name: str, *names: str, parallel: int = 1, on_error: OnError = DEAD_LETTER, **columns: Any
     ) -> Stream:
         """Keep the named columns and compute the others; nothing else stays."""
-        chosen = {n: _column(n) for n in names} | {n: expr(e) for n, e in columns.items()}
-        types = self._types(name, chosen)
-        return self._then(name, Select(tuple(chosen.items()), keep=False), Schema.of(types), parallel, on_error)
+        exprs = {n: _column(n) for n in names} | {n: expr(e) for n, e in columns.items()}
+        types = self._types(name, exprs)
+        return self._then(name, Select(tuple(exprs.items()), keep=False), Schema.of(types), parallel, on_error)
 
     def with_columns(self, name: str, *, parallel: int = 1, on_error: OnError = DEAD_LETTER, **columns: Any) -> Stream:
         """Compute columns and keep the others."""
-        chosen = {n: expr(e) for n, e in columns.items()}
-        schema = self.schema.with_fields(self._types(name, chosen))
-        return self._then(name, Select(tuple(chosen.items()), keep=True), schema, parallel, on_error)
+        exprs = {n: expr(e) for n, e in columns.items()}
+        schema = self.schema.with_fields(self._types(name, exprs))
+        return self._then(name, Select(tuple(exprs.items()), keep=True), schema, parallel, on_error)
 
     def map_batches(
         self,
@@ -187,8 +187,8 @@ class Stream:
     ) -> tuple[Stream, Stream]:
         """Return two streams: records for which the condition holds, and the rest."""
         self._check_condition(name, condition)
-        held = self._add(name, Split(condition), {"out": self.schema, "rest": self.schema}, parallel, on_error)
-        return held, held.side("rest")
+        matching = self._add(name, Split(condition), {"out": self.schema, "rest": self.schema}, parallel, on_error)
+        return matching, matching.side("rest")
 
     def union(self, name: str, *others: Stream, parallel: int = 1) -> Stream:
         """Put streams of one schema together; order is kept within each."""
@@ -225,17 +225,17 @@ class Stream:
 
     def shuffle(self) -> Stream:
         """Spread records evenly over the instances of the next step (the default)."""
-        return self._grouped("shuffle")
+        return self._with_grouping("shuffle")
 
     def to_all(self) -> Stream:
         """Send every record to every instance of the next step."""
-        return self._grouped("all")
+        return self._with_grouping("all")
 
     def to_one(self) -> Stream:
         """Send every record to the first instance of the next step."""
-        return self._grouped("one")
+        return self._with_grouping("one")
 
-    def _grouped(self, grouping: Grouping) -> Stream:
+    def _with_grouping(self, grouping: Grouping) -> Stream:
         return Stream(self.flow, self.step, self.port, time=self.time, grouping=grouping)
 
     def _input(self, keys: tuple[str, ...] = (), of: tuple[str, ...] = ()) -> Input:
@@ -267,8 +267,8 @@ class Stream:
     ) -> Stream:
         inputs = (self._input(keys, of),)
         self.flow.add(name, kind, inputs=inputs, outputs=outputs, parallel=parallel, on_error=on_error)
-        carried = time or (self.time if self.time in outputs["out"] else None)
-        return Stream(self.flow, name, time=carried)
+        time_column = time or (self.time if self.time in outputs["out"] else None)
+        return Stream(self.flow, name, time=time_column)
 
     def _types(self, name: str, columns: dict[str, Expr]) -> Fields:
         try:

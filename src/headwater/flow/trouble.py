@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from headwater.errors import FlowError, listed, suggestion
-from headwater.flow.duration import Duration, microseconds, written
+from headwater.flow.duration import Duration, duration_text, microseconds
 
 Then = Literal["dead letter", "stop"]
 
@@ -45,7 +45,7 @@ class Retry:
 
     def __str__(self) -> str:
         often = f"{self.times} times" if self.times is not None else ""
-        within = f"within {written(self.within_us)}" if self.within_us is not None else ""
+        within = f"within {duration_text(self.within_us)}" if self.within_us is not None else ""
         return " ".join(part for part in ("retry", often, within, "then", self.then) if part)
 
 
@@ -86,6 +86,6 @@ def check_on_error(on_error: object, *, retries: bool) -> None:
 
 
 def _check_then(then: object, what: str, more: str = "") -> None:
-    known = get_args(Then)
-    if then not in known:
-        raise FlowError(f"{what} is one of {listed(known)}{more}; got {then!r}{suggestion(str(then), known)}")
+    choices = get_args(Then)
+    if then not in choices:
+        raise FlowError(f"{what} is one of {listed(choices)}{more}; got {then!r}{suggestion(str(then), choices)}")

@@ -7,7 +7,7 @@ from math import gcd
 from typing import Literal, get_args
 
 from headwater.errors import FlowError, listed, suggestion
-from headwater.flow.duration import Duration, microseconds, written
+from headwater.flow.duration import Duration, duration_text, microseconds
 
 #: Whose time: that which records tell, or that of this machine's clock when they come.
 TimeKind = Literal["event", "processing"]
@@ -36,7 +36,7 @@ class Tumbling:
         return microseconds(self.size)
 
     def __str__(self) -> str:
-        return f"tumbling {written(self.size_us)}{_of(self.time)}"
+        return f"tumbling {duration_text(self.size_us)}{_of(self.time)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +53,8 @@ class Sliding:
         _above_zero("window interval", self.every_us)
         if self.every_us > self.size_us:
             raise FlowError(
-                f"a sliding window of {written(self.size_us)} every {written(self.every_us)} would skip records; "
-                "the interval must not be longer than the window"
+                f"a sliding window of {duration_text(self.size_us)} every {duration_text(self.every_us)} would skip "
+                "records; the interval must not be longer than the window"
             )
 
     @property
@@ -73,7 +73,7 @@ class Sliding:
         return gcd(self.size_us, self.every_us)
 
     def __str__(self) -> str:
-        return f"sliding {written(self.size_us)} every {written(self.every_us)}{_of(self.time)}"
+        return f"sliding {duration_text(self.size_us)} every {duration_text(self.every_us)}{_of(self.time)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ class Session:
         return microseconds(self.gap)
 
     def __str__(self) -> str:
-        return f"session gap {written(self.gap_us)}{_of(self.time)}"
+        return f"session gap {duration_text(self.gap_us)}{_of(self.time)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,11 +129,11 @@ def _of(time: TimeKind) -> str:
 
 
 def _check_time(time: object) -> None:
-    known = get_args(TimeKind)
-    if time not in known:
-        raise FlowError(f"a window is of time {listed(known)}; got {time!r}{suggestion(str(time), known)}")
+    choices = get_args(TimeKind)
+    if time not in choices:
+        raise FlowError(f"a window is of time {listed(choices)}; got {time!r}{suggestion(str(time), choices)}")
 
 
 def _above_zero(what: str, value_us: int) -> None:
     if value_us <= 0:
-        raise FlowError(f"{what} must be above 0; got {written(value_us)}")
+        raise FlowError(f"{what} must be above 0; got {duration_text(value_us)}")

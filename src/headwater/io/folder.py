@@ -14,7 +14,7 @@ from headwater.data.column import Text, column_of
 from headwater.data.schema import Fields, Schema
 from headwater.errors import FlowError, InputError, listed, suggestion
 from headwater.flow.duration import Duration, microseconds
-from headwater.flow.endpoints import Reader, Reject, Resume, Source, opened, position_of
+from headwater.flow.endpoints import Reader, Reject, Resume, Source, open_reader, position_of
 from headwater.flow.identity import Identity, path_of
 from headwater.flow.places import Place
 from headwater.io.csv import Csv
@@ -251,7 +251,7 @@ class FolderReader:
             ]
             if others:
                 raise InputError(f"{source} has columns of other types than ({self._fields}): {', '.join(others)}")
-            self._reader = opened(source, self._reject, self._at)
+            self._reader = open_reader(source, self._reject, self._at)
             self._at = position_of(self._reader)
         except InputError as error:
             if not (self._source.path / name).exists():

@@ -60,8 +60,8 @@ class _Watch:
             return Batch.none(_NAMES)
         time.sleep(max(0.0, wait_s))
         self._next = time.monotonic() + self._source.every_s
-        found = [(path.stat().st_mtime_ns, path.name) for path in self._source.folder.glob("*.model")]
-        fresh = sorted((at, name) for at, name in found if self._seen.get(name) != at)[:limit]
+        files = [(path.stat().st_mtime_ns, path.name) for path in self._source.folder.glob("*.model")]
+        fresh = sorted((at, name) for at, name in files if self._seen.get(name) != at)[:limit]
         self._seen |= {name: at for at, name in fresh}
         created = np.array([at for at, _ in fresh], np.int64)
         names = Text.of([name for _, name in fresh])

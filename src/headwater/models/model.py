@@ -181,8 +181,8 @@ def from_json(raw: bytes, name: str = "model") -> Model:
     try:
         head = msgspec.json.decode(raw, type=_Head)
         if head.format != "headwater-model" or head.version != VERSION:
-            found = f"{head.format} {head.version}"
-            raise ModelError(f"{name}: expected headwater-model {VERSION}, got {found}")
+            actual = f"{head.format} {head.version}"
+            raise ModelError(f"{name}: expected headwater-model {VERSION}, got {actual}")
         if head.kind == "tree":
             tree = msgspec.json.decode(raw, type=_TreeForm)
             return TreeModel(tree.columns, tree.classes, tree.nodes, revision=tree.revision, facts=tree.facts)

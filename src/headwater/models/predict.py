@@ -17,7 +17,7 @@ from headwater.errors import ModelError
 from headwater.models.model import LinearModel, Model, TreeModel, from_json, load
 from headwater.operators import DEAD, Operator, Output
 from headwater.operators.operator import Select, dead_letters
-from headwater.operators.snapshot import packed, unpacked
+from headwater.operators.snapshot import pack_state, unpack_state
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -46,7 +46,7 @@ class ModelStep(Operator):
         if port == 0:
             return self.predict(batch)
         models = batch["model"].bytes_list()
-        _, _, errors, bad = tried(lambda i: self._offer(from_json(models[i], "an announced model")), len(models))
+        _, _, errors, bad = apply_each(lambda i: self._offer(from_json(models[i], "an announced model")), len(models))
         return [(DEAD, dead_letters(self._step, errors, batch.take(np.array(bad))))] if bad else None
 
     def _offer(self, model: Model) -> None:
@@ -76,11 +76,11 @@ class ModelStep(Operator):
 
     def snapshot(self, select: Select | None = None) -> bytes:
         """Save the model in use."""
-        return packed("model", {"model": self.model.to_json().decode()})
+        return pack_state("model", {"model": self.model.to_json().decode()})
 
     def restore(self, data: bytes) -> None:
         """Take over a saved model."""
-        self.model = self._fitting(from_json(unpacked("model", data)["model"].encode(), "a saved model"))
+        self.model = self._fitting(from_json(unpack_state("model", data)["model"].encode(), "a saved model"))
 
 
 class Classify(ModelStep):
@@ -151,33 +151,33 @@ class LoadModel(Operator):
 
     def process(self, batch: Batch, port: int) -> Output:
         """Return the models' portable forms."""
-        announced = batch["model"].bytes_list()
-        models, rows, errors, bad = tried(lambda i: self._read(announced[i]).to_json(), len(announced))
-        made: list[tuple[int, Batch]] = []
+        announcements = batch["model"].bytes_list()
+        models, rows, errors, bad = apply_each(lambda i: self._read(announcements[i]).to_json(), len(announcements))
+        outputs: list[tuple[int, Batch]] = []
         if rows:
-            made.append((0, Batch({"model": Text.of_bytes(models)}, len(rows), batch.stamps[rows])))
+            outputs.append((0, Batch({"model": Text.of_bytes(models)}, len(rows), batch.stamps[rows])))
         if bad:
-            made.append((DEAD, dead_letters(self._step, errors, batch.take(np.array(bad)))))
-        return made
+            outputs.append((DEAD, dead_letters(self._step, errors, batch.take(np.array(bad)))))
+        return outputs
 
-    def _read(self, announced: bytes) -> Model:
+    def _read(self, announcement: bytes) -> Model:
         if self._folder is None:
-            return from_json(announced, "an announced model")
+            return from_json(announcement, "an announced model")
         # only the last part: a name from outside must not reach beyond the folder
-        return load(self._folder / Path(announced.decode()).name)
+        return load(self._folder / Path(announcement.decode()).name)
 
 
-def tried(work: Callable[[int], T], count: int) -> tuple[list[T], list[int], list[str], list[int]]:
+def apply_each(work: Callable[[int], T], count: int) -> tuple[list[T], list[int], list[str], list[int]]:
     """Work on records one by one; return results and the rows they are of, errors and the rows they are of."""
-    made: list[T] = []
+    results: list[T] = []
     rows: list[int] = []
     errors: list[str] = []
     bad: list[int] = []
     for i in range(count):
         try:
-            made.append(work(i))
+            results.append(work(i))
             rows.append(i)
         except ModelError as error:
             errors.append(str(error))
             bad.append(i)
-    return made, rows, errors, bad
+    return results, rows, errors, bad

@@ -49,8 +49,8 @@ class ModelStore:
 
     def files(self, name: str) -> list[Path]:
         """Return the files of a model, oldest first."""
-        found = [path for path in self.folder.glob(f"{name}-*.model") if _is_of(path, name)]
-        return sorted(found, key=_number)
+        paths = [path for path in self.folder.glob(f"{name}-*.model") if _is_of(path, name)]
+        return sorted(paths, key=_number)
 
     def path(self, name: str, revision: int) -> Path:
         """Return where a revision is kept."""

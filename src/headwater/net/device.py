@@ -72,11 +72,11 @@ def from_table(name: str, table: Mapping[str, object]) -> DeviceClass:
     >>> from_table("cam", {"cpu_ips": 1e9}).cpu_ips
     1000000000.0
     """
-    known = {f.name: f.type for f in dataclasses.fields(DeviceClass) if f.name != "name"}
+    types = {f.name: f.type for f in dataclasses.fields(DeviceClass) if f.name != "name"}
     values: dict[str, float | bool] = {}
     for key, value in table.items():
-        if key not in known:
-            raise NetError(f"device class '{name}' has an unknown key '{key}'{suggestion(key, known)}")
+        if key not in types:
+            raise NetError(f"device class '{name}' has an unknown key '{key}'{suggestion(key, types)}")
         if key == "cloud":
             if not isinstance(value, bool):
                 raise NetError(f"device class '{name}': cloud must be true or false; got {value!r}")

@@ -42,28 +42,28 @@ def with_devices(net: Net, zone: str, kind: str | DeviceClass, count: int = 1, l
 
 
 def _class(net: Net, kind: str | DeviceClass) -> tuple[tuple[DeviceClass, ...], int]:
-    own = {c.name: number for number, c in enumerate(net.classes)}
+    numbers = {c.name: number for number, c in enumerate(net.classes)}
     if isinstance(kind, str):
-        if kind in own:
-            return net.classes, own[kind]
+        if kind in numbers:
+            return net.classes, numbers[kind]
         if kind not in KNOWN:
-            known = {**own, **KNOWN}
+            classes = {**numbers, **KNOWN}
             raise NetError(
-                f"net '{net.name}' has no class '{kind}'; classes are {listed(known)}{suggestion(kind, known)}"
+                f"net '{net.name}' has no class '{kind}'; classes are {listed(classes)}{suggestion(kind, classes)}"
             )
         kind = KNOWN[kind]
-    elif kind.name in own:
-        if net.classes[own[kind.name]] != kind:
+    elif kind.name in numbers:
+        if net.classes[numbers[kind.name]] != kind:
             raise NetError(f"net '{net.name}' has another class '{kind.name}'; call the new one differently")
-        return net.classes, own[kind.name]
+        return net.classes, numbers[kind.name]
     return (*net.classes, kind), len(net.classes)
 
 
-def _new_names(zone: str, there: int, count: int, taken: set[str]) -> list[str]:
-    found: list[str] = []
-    number = there
-    while len(found) < count:
-        if f"{zone}/{number}" not in taken:
-            found.append(f"{zone}/{number}")
+def _new_names(zone: str, first: int, count: int, names: set[str]) -> list[str]:
+    fresh: list[str] = []
+    number = first
+    while len(fresh) < count:
+        if f"{zone}/{number}" not in names:
+            fresh.append(f"{zone}/{number}")
         number += 1
-    return found
+    return fresh

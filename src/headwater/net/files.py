@@ -31,9 +31,9 @@ def read(path: str | Path) -> Net:
         raise NetError(f"there is no net file '{path}'")
     match path.suffix:
         case ".toml":
-            return table.net_from_table(_parsed(path, tomllib.loads), path.stem)
+            return table.net_from_table(_parse(path, tomllib.loads), path.stem)
         case ".json":
-            return table.net_from_table(_parsed(path, _json), path.stem)
+            return table.net_from_table(_parse(path, _json), path.stem)
         case ".npz":
             return _read_npz(path)
     raise NetError(f"net file '{path}' must end in .toml, .json or .npz; got '{path.suffix}'")
@@ -59,12 +59,12 @@ def as_json(net: Net) -> str:
 
 
 def _json(text: str) -> object:
-    def refused(name: str) -> object:
+    def refuse(name: str) -> object:
         raise NetError(
             f"JSON has no {name}; leave out a limit that is none, and write null for a way that is not there"
         )
 
-    return json.loads(text, parse_constant=refused)
+    return json.loads(text, parse_constant=refuse)
 
 
 def _without_infinity(value: object) -> object:
@@ -79,15 +79,15 @@ def _without_infinity(value: object) -> object:
     return value
 
 
-def _parsed(path: Path, loads: object) -> Mapping[str, object]:
+def _parse(path: Path, loads: object) -> Mapping[str, object]:
     assert callable(loads)
     try:
-        parsed = loads(path.read_text())
+        document = loads(path.read_text())
     except (tomllib.TOMLDecodeError, json.JSONDecodeError, UnicodeDecodeError) as slip:
         raise NetError(f"net file '{path}' cannot be parsed: {slip}") from slip
-    if not isinstance(parsed, dict):
-        raise NetError(f"net file '{path}' must hold a table; got {type(parsed).__name__}")
-    return parsed
+    if not isinstance(document, dict):
+        raise NetError(f"net file '{path}' must hold a table; got {type(document).__name__}")
+    return document
 
 
 def _write_npz(net: Net, path: Path) -> None:

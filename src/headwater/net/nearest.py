@@ -24,9 +24,9 @@ class Nearest:
         zones, kinds, heads = [], [], []
         bounds = net.first.tolist()
         for zone in range(len(net.zones)):  # zone by zone, so that what is looked at stays in the cache
-            own, lan = net.class_of[bounds[zone] : bounds[zone + 1]], net.lan_s[bounds[zone] : bounds[zone + 1]]
-            for kind in np.flatnonzero(np.bincount(own, minlength=1)).tolist():
-                heads.append(bounds[zone] + int(np.argmin(np.where(own == kind, lan, np.inf))))
+            kinds_here, lan = net.class_of[bounds[zone] : bounds[zone + 1]], net.lan_s[bounds[zone] : bounds[zone + 1]]
+            for kind in np.flatnonzero(np.bincount(kinds_here, minlength=1)).tolist():
+                heads.append(bounds[zone] + int(np.argmin(np.where(kinds_here == kind, lan, np.inf))))
                 zones.append(zone)
                 kinds.append(kind)
         self.zone: Ints = np.array(zones)
@@ -47,8 +47,8 @@ class Nearest:
         if group not in self._sorted:
             zone = int(self.zone[group])
             start, stop = int(self._first[zone]), int(self._first[zone + 1])
-            own = start + np.flatnonzero(self._class_of[start:stop] == self.kind[group])
-            self._sorted[group] = own[np.argsort(self._all_lan_s[own], kind="stable")]
+            devices = start + np.flatnonzero(self._class_of[start:stop] == self.kind[group])
+            self._sorted[group] = devices[np.argsort(self._all_lan_s[devices], kind="stable")]
         return self._sorted[group]
 
     def of_kind(self, kind: int) -> Ints:

@@ -109,13 +109,13 @@ class Net:
                 continue
             other, _, place = zone.rpartition("/")
             inside = self._zone_by_name.get(other)
-            if inside is not None and len(self.devices_of(inside)) > 1 and self._placed(inside, place) is not None:
+            if inside is not None and len(self.devices_of(inside)) > 1 and self._device_at(inside, place) is not None:
                 raise NetError(
                     f"{where}: '{zone}' is both the only device of zone '{zone}' and device {place} of zone '{other}'; "
                     "call one of the zones otherwise, or give the devices names"
                 )
 
-    def _placed(self, zone: int, place: str) -> int | None:
+    def _device_at(self, zone: int, place: str) -> int | None:
         """The device at a place of a zone, as `device_name` writes it."""
         plain = place.isascii() and place.isdecimal() and (place == "0" or place[0] != "0")
         if plain and int(place) < len(self.devices_of(zone)):
@@ -173,18 +173,18 @@ class Net:
     def device(self, name: str) -> int:
         """The number of the device called `name`."""
         if self.names is not None:
-            found = self._by_name.get(name)
-            if found is not None:
-                return found
+            number = self._by_name.get(name)
+            if number is not None:
+                return number
         else:
             alone = self._zone_by_name.get(name)
             if alone is not None and len(self.devices_of(alone)) == 1:
                 return int(self.first[alone])
             zone, _, place = name.rpartition("/")
-            number = self._zone_by_name.get(zone)
-            found = self._placed(number, place) if number is not None else None
-            if found is not None:
-                return found
+            zone_number = self._zone_by_name.get(zone)
+            number = self._device_at(zone_number, place) if zone_number is not None else None
+            if number is not None:
+                return number
         some = ", ".join(f"'{self.device_name(d)}'" for d in range(min(3, len(self))))
         slip = suggestion(name, self.zones[:1000])  # of many, to compare with all takes longer than to look
         raise NetError(f"net '{self.name}' has no device '{name}'; its {len(self):,} devices begin {some}{slip}")

@@ -39,22 +39,22 @@ FIGURES = ("price", "carbon", "cores")
 """What a site says of itself in numbers of 0 or more; `uplink` is text."""
 
 
-def net_from_table(given: Mapping[str, Any], stem: str) -> Net:
+def net_from_table(table: Mapping[str, Any], stem: str) -> Net:
     """Build a net from parsed tables; every unknown key is an error."""
-    _check_keys("a net file", given, {"name", "classes", "wan", "zones"})
-    classes = _classes(given.get("classes", {}))
-    zones = given.get("zones")
+    _check_keys("a net file", table, {"name", "classes", "wan", "zones"})
+    classes = _classes(table.get("classes", {}))
+    zones = table.get("zones")
     if not isinstance(zones, list) or not zones:
         raise NetError("a net file needs at least one [[zones]] table")
-    names, trust, sizes, lan, called = [], [], [], [], []
+    names, trust, sizes, lan, device_names = [], [], [], [], []
     kinds, sensors = list[int](), list[tuple[str, int]]()
     for zone in zones:
         if not isinstance(zone, Mapping) or not isinstance(zone.get("name"), str):
             raise NetError(f"every zone needs a name; got {zone!r:.80}")
         if not zone["name"]:
             raise NetError("a zone's name is never empty; give each [[zones]] table a name")
-        known = {"name", "trust", "devices", "up_s", "x", "y", "kind", "master", "uplink", *FIGURES}
-        _check_keys(f"zone '{zone['name']}'", zone, known)
+        keys = {"name", "trust", "devices", "up_s", "x", "y", "kind", "master", "uplink", *FIGURES}
+        _check_keys(f"zone '{zone['name']}'", zone, keys)
         devices = _devices(zone, classes)
         names.append(zone["name"])
         trust.append(str(zone.get("trust", "open")))
@@ -63,23 +63,25 @@ def net_from_table(given: Mapping[str, Any], stem: str) -> Net:
             sensors += [(source, len(kinds)) for source in sources]
             kinds.append(kind)
             lan.append(lan_s)
-            called.append(name)
+            device_names.append(name)
     net = Net(
-        name=str(given.get("name", stem)),
+        name=str(table.get("name", stem)),
         classes=tuple(classes.values()),
         zones=tuple(names),
         first=np.concatenate([[0], np.cumsum(np.array(sizes, np.int64))]),
         class_of=np.array(kinds, np.uint16),
         lan_s=np.array(lan, np.float64),
-        wan=_wan(given.get("wan", {"kind": "gateways"}), zones),
+        wan=_wan(table.get("wan", {"kind": "gateways"}), zones),
         trust=tuple(trust),
         sensors=tuple(sensors),
         spark=_on_spark(zones),
-        says=tuple(said for zone in zones for said in _said(zone)),
+        says=tuple(line for zone in zones for line in _site_options(zone)),
     )
-    if not any(called):
+    if not any(device_names):
         return net
-    return dataclasses.replace(net, names=tuple(own or net.device_name(number) for number, own in enumerate(called)))
+    return dataclasses.replace(
+        net, names=tuple(each or net.device_name(number) for number, each in enumerate(device_names))
+    )
 
 
 def net_to_table(net: Net) -> dict[str, Any]:
@@ -113,7 +115,7 @@ def net_to_table(net: Net) -> dict[str, Any]:
 
 def _on_spark(zones: list[Any]) -> tuple[tuple[str, str], ...]:
     """Return the zones whose parts run on Spark, each with its master."""
-    found: list[tuple[str, str]] = []
+    zones_on_spark: list[tuple[str, str]] = []
     for zone in zones:
         kind, master = zone.get("kind", "engine"), zone.get("master")
         if kind not in ("engine", "spark"):
@@ -121,24 +123,24 @@ def _on_spark(zones: list[Any]) -> tuple[tuple[str, str], ...]:
         if kind == "engine" and master is not None:
             raise NetError(f"zone '{zone['name']}' has a master, which is Spark's; say kind = 'spark' too")
         if kind == "spark":
-            found.append((zone["name"], str(master or "local[*]")))
-    return tuple(found)
+            zones_on_spark.append((zone["name"], str(master or "local[*]")))
+    return tuple(zones_on_spark)
 
 
-def _said(zone: Mapping[str, Any]) -> list[tuple[str, str, float | str]]:
+def _site_options(zone: Mapping[str, Any]) -> list[tuple[str, str, float | str]]:
     """Return what the site of a zone says of itself."""
-    where, found = f"zone '{zone['name']}'", list[tuple[str, str, float | str]]()
+    where, lines = f"zone '{zone['name']}'", list[tuple[str, str, float | str]]()
     for key in FIGURES:
         if key in zone:
             value = _number(where, key, zone[key])
             if not 0 <= value < float("inf"):
                 raise NetError(f"{where}: {key} must be a number of 0 or more; got {value:g}")
-            found.append((zone["name"], key, value))
+            lines.append((zone["name"], key, value))
     if "uplink" in zone:
         if not isinstance(zone["uplink"], str):
             raise NetError(f"{where}: uplink is text such as 'rate=500 kB/s'; got {zone['uplink']!r:.80}")
-        found.append((zone["name"], "uplink", zone["uplink"]))
-    return found
+        lines.append((zone["name"], "uplink", zone["uplink"]))
+    return lines
 
 
 def _device_table(net: Net, device: int, sensors: list[str]) -> dict[str, Any]:
@@ -164,8 +166,8 @@ def _wan_table(wan: Wan) -> dict[str, Any]:
     raise NetError(f"a WAN of type {type(wan).__name__} has no table form; cut links again after reading")
 
 
-def _classes(given: Mapping[str, Any]) -> dict[str, DeviceClass]:
-    classes = {name: from_table(name, fields) for name, fields in given.items()}
+def _classes(table: Mapping[str, Any]) -> dict[str, DeviceClass]:
+    classes = {name: from_table(name, fields) for name, fields in table.items()}
     return classes if classes else dict(KNOWN)
 
 
@@ -193,13 +195,13 @@ def _devices(zone: Mapping[str, Any], classes: Mapping[str, DeviceClass]) -> lis
     return out
 
 
-def _wan(given: Mapping[str, Any], zones: list[Mapping[str, Any]]) -> Wan:
-    kind = given.get("kind")
+def _wan(table: Mapping[str, Any], zones: list[Mapping[str, Any]]) -> Wan:
+    kind = table.get("kind")
     if kind not in WAN_KEYS:
         raise NetError(f"wan.kind must be one of {', '.join(WAN_KEYS)}; got {kind!r}")
-    _check_keys("wan", given, WAN_KEYS[kind])
+    _check_keys("wan", table, WAN_KEYS[kind])
     if kind == "matrix":
-        rows = given.get("latency_s")
+        rows = table.get("latency_s")
         if rows is None:
             raise NetError("wan.kind 'matrix' needs wan.latency_s, a square list of rows of seconds between zones")
         try:
@@ -213,8 +215,8 @@ def _wan(given: Mapping[str, Any], zones: list[Mapping[str, Any]]) -> Wan:
             raise NetError(f"zone '{zone['name']}' needs x and y, because wan.kind is 'coordinates'")
     xs = np.array([_number(f"zone '{z['name']}'", "x", z["x"]) for z in zones])
     ys = np.array([_number(f"zone '{z['name']}'", "y", z["y"]) for z in zones])
-    base = _number("wan", "base_s", given.get("base_s", 0.0))
-    return Coordinates(xs, ys, base, _number("wan", "s_per_unit", given.get("s_per_unit", 0.0)))
+    base = _number("wan", "base_s", table.get("base_s", 0.0))
+    return Coordinates(xs, ys, base, _number("wan", "s_per_unit", table.get("s_per_unit", 0.0)))
 
 
 def _matrix(rows: Any) -> Floats:
@@ -233,10 +235,10 @@ def _number(where: str, key: str, value: object) -> float:
     return float(value)
 
 
-def _check_keys(where: str, given: object, known: set[str]) -> None:
-    if not isinstance(given, Mapping):
-        raise NetError(f"{where} must be a table; got {given!r:.80}")
-    for key in given:
-        if key not in known:
-            slip = suggestion(key, known) or f"; known: {listed(known)}"
+def _check_keys(where: str, table: object, keys: set[str]) -> None:
+    if not isinstance(table, Mapping):
+        raise NetError(f"{where} must be a table; got {table!r:.80}")
+    for key in table:
+        if key not in keys:
+            slip = suggestion(key, keys) or f"; known: {listed(keys)}"
             raise NetError(f"{where} has an unknown key '{key}'{slip}")

@@ -49,15 +49,15 @@ def build(step: Step, transaction: Begin | None = None) -> Operator:
     from headwater.operators import stateless
 
     kind, in_turn = step.kind, isinstance(step.on_error, Retry)
-    given = step.inputs[0].schema if step.inputs else Schema(())
-    out = next(iter(step.outputs.values()), given)
+    schema = step.inputs[0].schema if step.inputs else Schema(())
+    out = next(iter(step.outputs.values()), schema)
     match kind:
         case Filter():
-            return stateless.FilterOperator(kind, given)
+            return stateless.FilterOperator(kind, schema)
         case Select():
-            return stateless.SelectOperator(kind, given)
+            return stateless.SelectOperator(kind, schema)
         case Split():
-            return stateless.SplitOperator(kind, given)
+            return stateless.SplitOperator(kind, schema)
         case Union() | DeadLetters():
             return stateless.UnionOperator()
         case Map(over="batch"):
@@ -71,42 +71,42 @@ def build(step: Step, transaction: Begin | None = None) -> Operator:
         case Process():
             from headwater.operators.keyed import ProcessOperator
 
-            return ProcessOperator(kind, step.name, given, out, in_turn=in_turn)
+            return ProcessOperator(kind, step.name, schema, out, in_turn=in_turn)
         case KeyedScan():
             from headwater.operators.keyed import ScanOperator
 
-            return ScanOperator(kind, step.name, given, out)
+            return ScanOperator(kind, step.name, schema, out)
         case WindowAggregate():
-            return _window(kind, step.name, given)
+            return _window(kind, step.name, schema)
         case Join():
             from headwater.operators.join import JoinOperator
 
-            return JoinOperator(kind, step.name, given, step.inputs[1].schema)
+            return JoinOperator(kind, step.name, schema, step.inputs[1].schema)
         case Apply(make=make):
-            made = make()
-            if not isinstance(made, Operator):
+            operator = make()
+            if not isinstance(operator, Operator):
                 raise FlowError(
-                    f"{step.where}: step {step.name!r}: make() must return an Operator, got {type(made).__name__}"
+                    f"{step.where}: step {step.name!r}: make() must return an Operator, got {type(operator).__name__}"
                 )
-            return made
+            return operator
         case Write():
             from headwater.operators.write import TimedWriteOperator, WriteOperator
 
-            return (TimedWriteOperator if kind.timed else WriteOperator)(kind, step.name, given, transaction)
+            return (TimedWriteOperator if kind.timed else WriteOperator)(kind, step.name, schema, transaction)
     raise FlowError(f"step {step.name!r} of kind {type(kind).__name__} does not run as an operator")
 
 
-def _window(kind: WindowAggregate, name: str, given: Schema) -> Operator:
+def _window(kind: WindowAggregate, name: str, schema: Schema) -> Operator:
     from headwater.operators import count_window, session, time_window
 
     if by_processing_time(kind.window):
         from headwater.operators.processing_time import ProcessingTimeOperator
 
-        return ProcessingTimeOperator(kind, given, lambda timed, columns: _window(timed, name, columns))
+        return ProcessingTimeOperator(kind, schema, lambda timed, columns: _window(timed, name, columns))
     if isinstance(kind.window, Count):
         if kind.window.every is None:
-            return count_window.CountWindowOperator(kind, name, given)
-        return count_window.SlidingCountOperator(kind, name, given)
+            return count_window.CountWindowOperator(kind, name, schema)
+        return count_window.SlidingCountOperator(kind, name, schema)
     if isinstance(kind.window, Session):
-        return session.SessionOperator(kind, name, given)
-    return time_window.TimeWindowOperator(kind, name, given)
+        return session.SessionOperator(kind, name, schema)
+    return time_window.TimeWindowOperator(kind, name, schema)

@@ -14,7 +14,7 @@ from headwater.data.column import Array, Column, Nullable, Text, checked_value, 
 from headwater.data.schema import DTYPES, Schema, Type
 from headwater.flow.aggregates import Aggregate
 from headwater.operators.checked_arithmetic import MOST
-from headwater.operators.expression import compiled
+from headwater.operators.expression import compile_expression
 from headwater.operators.fault_isolation import error_text
 
 _NONE = np.zeros(0, np.bool_)
@@ -45,7 +45,8 @@ class Accumulators:
         self.schema = schema
         self._aggregates = aggregates
         self._inputs = [
-            compiled(aggregate.of, schema) if aggregate.of is not None else None for _, aggregate in aggregates
+            compile_expression(aggregate.of, schema) if aggregate.of is not None else None
+            for _, aggregate in aggregates
         ]
         self._each = [_Accumulator(name, aggregate, schema) for name, aggregate in aggregates]
         self._arrivals = [0]  #: how many values came so far, counted together with all accumulators made by `empty`
@@ -69,7 +70,7 @@ class Accumulators:
 
     def inputs(self, batch: Batch) -> list[Column | None]:
         """Compute what each aggregate reads."""
-        return [read(batch) if read is not None else None for read in self._inputs]
+        return [compute(batch) if compute is not None else None for compute in self._inputs]
 
     def arrived(self, count: int) -> Array:
         """Return places in the order of arrival for this many values."""
@@ -81,10 +82,10 @@ class Accumulators:
         for each, values in zip(self._each, inputs, strict=True):
             each.update(slots, values, order)
 
-    def merge(self, slots: Array, other: Accumulators, theirs: Array) -> None:
+    def merge(self, slots: Array, other: Accumulators, other_slots: Array) -> None:
         """Take in whole groups of `other`: group theirs[i] goes to our group slots[i]; slots must not repeat."""
-        for mine, its in zip(self._each, other._each, strict=True):
-            mine.merge(slots, its, theirs)
+        for target, source in zip(self._each, other._each, strict=True):
+            target.merge(slots, source, other_slots)
 
     def results(self, slots: Array) -> dict[str, Column]:
         """Return the result columns of these groups."""
@@ -92,10 +93,10 @@ class Accumulators:
 
     def broken(self) -> list[tuple[int, str]]:
         """Return, once, the rows of the last results that could not be computed, and why."""
-        found = [(row, why) for each in self._each for row, why in each.broken]
+        faults = [(row, why) for each in self._each for row, why in each.broken]
         for each in self._each:
             each.broken.clear()
-        return found
+        return faults
 
     def reset(self, slots: Array) -> None:
         """Start these groups anew."""
@@ -106,9 +107,9 @@ class Accumulators:
         """Return the state of these groups as plain arrays."""
         return [{name: array[slots] for name, array in each.arrays.items()} for each in self._each]
 
-    def load(self, slots: Array, saved: list[dict[str, Any]]) -> None:
+    def load(self, slots: Array, states: list[dict[str, Any]]) -> None:
         """Put saved state into these groups."""
-        for each, arrays in zip(self._each, saved, strict=True):
+        for each, arrays in zip(self._each, states, strict=True):
             each.load(slots, arrays)
             self._arrivals[0] = max(self._arrivals[0], each.last_place(slots) + 1)
 
@@ -120,11 +121,12 @@ class _Accumulator:
         self.name, self.function = name, aggregate.function
         self.custom: Callable[[Any], Any] | None = different if self.function == "distinct" else aggregate.custom
         self.out: Type = aggregate.type_in(schema)
-        given: Type = aggregate.of.type_in(schema) if aggregate.of is not None else "int"
-        self._objects = given in ("text", "any")  # an array of NumPy's own texts has room for the longest in each place
+        input_kind: Type = aggregate.of.type_in(schema) if aggregate.of is not None else "int"
+        # an array of NumPy's own texts has room for the longest in each place
+        self._objects = input_kind in ("text", "any")
         self._dtypes: dict[str, Any] = {"seen": np.int64}
         for field in _FIELDS[self.function]:
-            self._dtypes[field] = _dtype_of(self.function, field, given)
+            self._dtypes[field] = _dtype_of(self.function, field, input_kind)
         self.arrays = {name: np.zeros(0, dtype) for name, dtype in self._dtypes.items()}
         self.broken: list[tuple[int, str]] = []  #: rows of the last results that could not be computed
         #: No sum of whole numbers can be farther from zero than this. Beyond 64 bits they are kept in two parts: `total`,
@@ -155,13 +157,13 @@ class _Accumulator:
         for array in self.arrays.values():
             array[slots] = 0
 
-    def update(self, slots: Array, given: Column | None, order: Array) -> None:
+    def update(self, slots: Array, column: Column | None, order: Array) -> None:
         a = self.arrays
-        if given is None:
+        if column is None:
             np.add.at(a["seen"], slots, 1)
             return
         values: Any
-        values, valid = parts(given)
+        values, valid = parts(column)
         if valid is not None:
             slots, values, order = slots[valid], values[valid], order[valid]
         if isinstance(values, Text):
@@ -169,24 +171,24 @@ class _Accumulator:
         if "order" in a:
             self._pick(slots, values, order)
         elif self.custom is not None:
-            self._keep(slots, values, order)
+            self._collect(slots, values, order)
         else:
             getattr(self, f"_{self.function}")(slots, values)
         np.add.at(a["seen"], slots, 1)
 
-    def load(self, slots: Array, saved: dict[str, Array]) -> None:
-        if "high" in saved:
+    def load(self, slots: Array, state: dict[str, Array]) -> None:
+        if "high" in state:
             self._widen()
         elif self.arrays.get("total", _NONE).dtype == np.int64:
-            if saved["total"].dtype != np.int64:  # of a mean, from before its sum was kept exactly
-                self.load(slots, {**saved, **_halves(saved["total"])})
+            if state["total"].dtype != np.int64:  # of a mean, from before its sum was kept exactly
+                self.load(slots, {**state, **_halves(state["total"])})
                 return
-            self._extend(saved["total"])
+            self._extend(state["total"])
             if "high" in self.arrays:
-                saved = {**saved, "high": saved["total"] >> 32}
-        elif "places" in self.arrays and "places" not in saved:  # of a state from before they were kept
-            saved = {**saved, "places": _unknown_places(saved["value"])}
-        for name, values in saved.items():
+                state = {**state, "high": state["total"] >> 32}
+        elif "places" in self.arrays and "places" not in state:  # of a state from before they were kept
+            state = {**state, "places": _unknown_places(state["value"])}
+        for name, values in state.items():
             self.arrays[name][slots] = values
 
     def last_place(self, slots: Array) -> int:
@@ -247,61 +249,63 @@ class _Accumulator:
         self.arrays["value"][slots] = values  # of equal slots the last one given stays
         self.arrays["order"][slots] = order
 
-    def _keep(self, slots: Array, values: Array, order: Array) -> None:
-        kept, places = self.arrays["value"], self.arrays.get("places")
+    def _collect(self, slots: Array, values: Array, order: Array) -> None:
+        lists, places = self.arrays["value"], self.arrays.get("places")
         for slot, value, place in zip(slots.tolist(), values.tolist(), order.tolist(), strict=True):
-            mine = kept[slot]
-            if mine:
-                mine.append(value)
+            items = lists[slot]
+            if items:
+                items.append(value)
                 if places is not None:
                     places[slot].append(place)
             else:
-                kept[slot] = [value]
+                lists[slot] = [value]
                 if places is not None:
                     places[slot] = [place]
 
-    def merge(self, slots: Array, other: _Accumulator, theirs: Array) -> None:
-        seen = other.arrays["seen"][theirs]
+    def merge(self, slots: Array, other: _Accumulator, other_slots: Array) -> None:
+        seen = other.arrays["seen"][other_slots]
         some = seen > 0
-        slots, theirs, seen = slots[some], theirs[some], seen[some]
+        slots, other_slots, seen = slots[some], other_slots[some], seen[some]
         a, b = self.arrays, other.arrays
         had = a["seen"][slots] > 0
         if self.function in ("sum", "mean"):
             if a["total"].dtype == np.int64:
-                self._merge_high(slots, other, theirs)
-            a["total"][slots] += b["total"][theirs]
+                self._merge_high(slots, other, other_slots)
+            a["total"][slots] += b["total"][other_slots]
         elif self.function == "std":
-            self._merge_std(slots, b, theirs, seen, had)
+            self._merge_std(slots, b, other_slots, seen, had)
         elif self.function in ("min", "max"):
             extreme = np.minimum if self.function == "min" else np.maximum
-            mine, its = a["value"][slots], b["value"][theirs]
-            a["value"][slots] = np.where(had, extreme(mine, its), its)
+            current, incoming = a["value"][slots], b["value"][other_slots]
+            a["value"][slots] = np.where(had, extreme(current, incoming), incoming)
         elif self.function in ("first", "last"):
-            earlier = b["order"][theirs] < a["order"][slots]
+            earlier = b["order"][other_slots] < a["order"][slots]
             better = ~had | (earlier if self.function == "first" else ~earlier)
             for field in ("value", "order"):
-                a[field][slots[better]] = b[field][theirs[better]]
+                a[field][slots[better]] = b[field][other_slots[better]]
         elif self.custom is not None:
             # one behind the other: results are put into the order of arrival
             for field in _FIELDS[self.function]:
-                for slot, its_slot in zip(slots.tolist(), theirs.tolist(), strict=True):
+                for slot, its_slot in zip(slots.tolist(), other_slots.tolist(), strict=True):
                     a[field][slot] = (a[field][slot] or []) + b[field][its_slot]
         a["seen"][slots] += seen
 
-    def _merge_high(self, slots: Array, other: _Accumulator, theirs: Array) -> None:
+    def _merge_high(self, slots: Array, other: _Accumulator, other_slots: Array) -> None:
         self._reach += other._reach if other is not self else 0
         if self._reach > MOST or "high" in self.arrays or "high" in other.arrays:
             self._widen()
             high = other.arrays.get("high")
-            self.arrays["high"][slots] += other.arrays["total"][theirs] >> 32 if high is None else high[theirs]
+            self.arrays["high"][slots] += (
+                other.arrays["total"][other_slots] >> 32 if high is None else high[other_slots]
+            )
 
-    def _merge_std(self, slots: Array, b: dict[str, Array], theirs: Array, seen: Array, had: Array) -> None:
+    def _merge_std(self, slots: Array, b: dict[str, Array], other_slots: Array, seen: Array, had: Array) -> None:
         a = self.arrays
-        a["shift"][slots[~had]] = b["shift"][theirs[~had]]
-        moved = b["shift"][theirs] - a["shift"][slots]
-        total = b["total"][theirs]
-        a["squares"][slots] += b["squares"][theirs] + 2 * moved * total + seen * moved * moved
-        a["total"][slots] += total + seen * moved
+        a["shift"][slots[~had]] = b["shift"][other_slots[~had]]
+        offset = b["shift"][other_slots] - a["shift"][slots]
+        total = b["total"][other_slots]
+        a["squares"][slots] += b["squares"][other_slots] + 2 * offset * total + seen * offset * offset
+        a["total"][slots] += total + seen * offset
 
     def _custom_result(self, row: int, values: Any, places: Any) -> Any:
         assert self.custom is not None
@@ -309,13 +313,13 @@ class _Accumulator:
             if not values:
                 return 0 if self.function == "distinct" else None
             if self._objects:
-                given: Array = np.empty(len(values), object)
-                given[:] = values
+                array: Array = np.empty(len(values), object)
+                array[:] = values
             else:
-                given = np.array(values)
+                array = np.array(values)
             if places is not None:
-                given = given[np.argsort(places, kind="stable")]
-            return checked_value(self.custom(given), self.out, self.name)
+                array = array[np.argsort(places, kind="stable")]
+            return checked_value(self.custom(array), self.out, self.name)
         except Exception as error:
             self.broken.append((row, error_text(error)))
             return None
@@ -330,12 +334,12 @@ class _Accumulator:
         seen = a["seen"][slots]
         if self.function == "count":
             return seen
-        there = seen > 0
+        valid = seen > 0
         n = np.maximum(seen, 1)
         if self.custom is not None:
             places = a["places"][slots] if "places" in a else [None] * len(slots)
-            kept = enumerate(zip(a["value"][slots], places, strict=True))
-            return column_of([self._custom_result(i, *each) for i, each in kept], self.out, name=self.name)
+            groups = enumerate(zip(a["value"][slots], places, strict=True))
+            return column_of([self._custom_result(i, *each) for i, each in groups], self.out, name=self.name)
         if self.function == "mean":
             total = a["total"][slots]
             values = (sum_of(total, a["high"][slots]) if "high" in a else total) / n
@@ -345,13 +349,13 @@ class _Accumulator:
         else:
             values = a["total" if self.function == "sum" else "value"][slots]
         if "high" in a and self.function == "sum":
-            there = there & ~self._too_far(values, a["high"][slots])
+            valid = valid & ~self._too_far(values, a["high"][slots])
         if self.out == "text":
             text = Text.of([value if value else "" for value in values])
-            return nullable(text, there)
+            return nullable(text, valid)
         if self.out != "any":
             values = values.astype(DTYPES[self.out], copy=False)
-        return values if there.all() else Nullable(values, there)
+        return values if valid.all() else Nullable(values, valid)
 
 
 def _upper(total: Array, high: Array) -> Array:
@@ -384,10 +388,10 @@ def _halves(sums: Array) -> dict[str, Array]:
     return {"total": (high.astype(np.int64) << 32) + low, "high": high.astype(np.int64)}
 
 
-def _unknown_places(kept: Array) -> Array:
+def _unknown_places(lists: Array) -> Array:
     """Return places before all that will come for values of which nobody knows theirs."""
-    places = np.zeros(len(kept), object)
-    for i, values in enumerate(kept):
+    places = np.zeros(len(lists), object)
+    for i, values in enumerate(lists):
         places[i] = [-1] * len(values) if values else 0
     return places
 
@@ -412,11 +416,11 @@ def unfit(name: str) -> str:
     return f"{name!r}: the sum does not fit a whole number of 64 bits; cast to float before adding up"
 
 
-def _dtype_of(function: str, field: str, given: Type) -> Any:
+def _dtype_of(function: str, field: str, kind: Type) -> Any:
     if field == "order":
         return np.int64
-    if function in ("custom", "distinct") or given in ("text", "any"):
+    if function in ("custom", "distinct") or kind in ("text", "any"):
         return object
-    if function == "std" or field in ("shift", "squares") or (field == "total" and given == "float32"):
+    if function == "std" or field in ("shift", "squares") or (field == "total" and kind == "float32"):
         return np.float64
-    return DTYPES[given]
+    return DTYPES[kind]

@@ -21,10 +21,10 @@ from headwater.data.column import Array, Column
 from headwater.data.schema import Schema
 from headwater.flow.expr import Expr
 from headwater.operators.chunk import Chunk, Part
-from headwater.operators.expression import compiled, fallible
-from headwater.operators.keyed import joined
-from headwater.operators.keys import KeySlots, chosen_slots, keys_batch
-from headwater.operators.operator import DEAD, Select, computed
+from headwater.operators.expression import compile_expression, fallible
+from headwater.operators.keyed import combine
+from headwater.operators.keys import KeySlots, keys_batch, select_slots
+from headwater.operators.operator import DEAD, Select, compute_or_reject
 from headwater.operators.progress import Progress, split_off
 
 
@@ -52,23 +52,23 @@ class Arrivals:
         self.waiting: list[Batch | None] = [None] * len(schemas)
         self.progress = Progress(lag_us if self._timed else None)
         self._tests: list[list[Callable[[Batch], Column]]] = [[] for _ in schemas]
-        for port, read in reads:
-            if fallible(read, schemas[port]):
-                self._tests[port].append(compiled(read, schemas[port]))
+        for port, expr in reads:
+            if fallible(expr, schemas[port]):
+                self._tests[port].append(compile_expression(expr, schemas[port]))
 
     def add(self, batch: Batch, port: int) -> tuple[Chunk | None, list[tuple[int, Batch]]]:
         """Take a batch; return the chunk it makes, unless it has to wait, and dead letters."""
         time = self._times[port] if self._timed else None
         batch, letters = split_off(batch, self._key_names[port], time, self._step)
         for test in self._tests[port]:
-            batch, _, unfit = computed(test, batch, self._step)
-            letters = joined(letters, unfit)
+            batch, _, unfit = compute_or_reject(test, batch, self._step)
+            letters = combine(letters, unfit)
         dead = [] if letters is None else [(DEAD, letters)]
         if not batch.length:
             return None, dead
         if self._waits:
-            held = self.waiting[port]
-            self.waiting[port] = batch if held is None else concat_batches([held, batch])
+            waiting = self.waiting[port]
+            self.waiting[port] = batch if waiting is None else concat_batches([waiting, batch])
             return None, dead
         return self._chunk([(port, batch)], None), dead
 
@@ -78,7 +78,7 @@ class Arrivals:
         """Take a batch, and give the chunk it makes to `run`; return what that does, with all dead letters."""
         chunk, dead = self.add(batch, port)
         out, letters = run(chunk) if chunk is not None else (None, None)
-        return out, joined(letters, *(letter for _, letter in dead))
+        return out, combine(letters, *(letter for _, letter in dead))
 
     def release(self, watermark: int) -> tuple[Chunk | None, int]:
         """Return the records that come before what a watermark lets pass, and that time.
@@ -86,20 +86,20 @@ class Arrivals:
         They are in order of time; equal times in order of streams. A record on the watermark itself waits: another of the
         same time may still come.
         """
-        reached = self.progress.reached(watermark)
-        chunk = self._released(reached) if self._waits else None
+        time = self.progress.time_of(watermark)
+        chunk = self._release(time) if self._waits else None
         self.progress.pass_(watermark)
-        return chunk, reached
+        return chunk, time
 
-    def _released(self, reached: int) -> Chunk | None:
+    def _release(self, time: int) -> Chunk | None:
         ready: list[tuple[int, Batch]] = []
-        for port, held in enumerate(self.waiting):
-            if held is None:
+        for port, waiting in enumerate(self.waiting):
+            if waiting is None:
                 continue
-            now = self._time(held, port) < reached if reached < END else np.ones(held.length, np.bool_)
+            now = self._time(waiting, port) < time if time < END else np.ones(waiting.length, np.bool_)
             if now.any():
-                ready.append((port, held.filter(now)))
-                self.waiting[port] = held.filter(~now) if not now.all() else None
+                ready.append((port, waiting.filter(now)))
+                self.waiting[port] = waiting.filter(~now) if not now.all() else None
         if not ready:
             return None
         times = np.concatenate([self._time(batch, port) for port, batch in ready])
@@ -111,15 +111,15 @@ class Arrivals:
             return batch.columns[name]  # type: ignore[return-value]
         return batch.stamps[:, CREATED] // 1000
 
-    def _chunk(self, given: list[tuple[int, Batch]], order: Array | None) -> Chunk | None:
-        times = np.concatenate([self._time(batch, port) for port, batch in given])
-        stamps = np.concatenate([batch.stamps for _, batch in given])
-        known = len(self.keys)
-        slots = np.concatenate([self._slots(batch, port) for port, batch in given])
+    def _chunk(self, batches: list[tuple[int, Batch]], order: Array | None) -> Chunk | None:
+        times = np.concatenate([self._time(batch, port) for port, batch in batches])
+        stamps = np.concatenate([batch.stamps for _, batch in batches])
+        key_count = len(self.keys)
+        slots = np.concatenate([self._slots(batch, port) for port, batch in batches])
         if order is not None:
             times, slots, stamps = times[order], slots[order], stamps[order]
-        whole = Chunk(self._parts(given, order), times, slots, stamps)
-        chunk = self._to_all(whole, known) if self.to_all else whole
+        whole = Chunk(self._parts(batches, order), times, slots, stamps)
+        chunk = self._to_all(whole, key_count) if self.to_all else whole
         return None if chunk is None else replace(chunk, times=self._in_order(chunk))
 
     def _in_order(self, chunk: Chunk) -> Array:
@@ -139,15 +139,15 @@ class Arrivals:
         if not self.by_key:
             return np.full(len(self.keys), self.progress.now)
         self._make_room()
-        found: Array = np.maximum(self._clocks[: len(self.keys)], self.progress.passed)
-        return found
+        clocks: Array = np.maximum(self._clocks[: len(self.keys)], self.progress.watermark_us)
+        return clocks
 
     def ahead(self) -> Array:
         """Return which keys are ahead of what watermarks have passed, so that their clocks matter."""
         if not self.by_key:
             return np.zeros(len(self.keys), np.bool_)
-        found: Array = self.clocks() > self.progress.passed
-        return found
+        mask: Array = self.clocks() > self.progress.watermark_us
+        return mask
 
     def keep(self, slots: Array) -> None:
         """Forget all keys but those of `slots`; `slots[i]` becomes slot i."""
@@ -156,14 +156,16 @@ class Arrivals:
             self._clocks = self._clocks[slots]
         self.keys.keep(slots)
 
-    def _parts(self, given: list[tuple[int, Batch]], order: Array | None) -> tuple[Part, ...]:
-        if order is None or len(given) == 1:
-            parts = [Part(port, batch if order is None else batch.take(order), None) for port, batch in given]
+    def _parts(self, batches: list[tuple[int, Batch]], order: Array | None) -> tuple[Part, ...]:
+        if order is None or len(batches) == 1:
+            parts = [Part(port, batch if order is None else batch.take(order), None) for port, batch in batches]
             return tuple(parts)
         place = np.empty(len(order), np.int64)
         place[order] = np.arange(len(order))
-        ends = np.cumsum([0, *(batch.length for _, batch in given)])
-        return tuple(Part(port, batch, place[a:b]) for (port, batch), a, b in zip(given, ends, ends[1:], strict=False))
+        ends = np.cumsum([0, *(batch.length for _, batch in batches)])
+        return tuple(
+            Part(port, batch, place[a:b]) for (port, batch), a, b in zip(batches, ends, ends[1:], strict=False)
+        )
 
     def _slots(self, batch: Batch, port: int) -> Array:
         names = self._key_names[port]
@@ -171,10 +173,10 @@ class Arrivals:
             return np.full(batch.length, -1, np.int64)
         return self.keys.slots([batch.columns[name] for name in names]) if names else self.keys.slots_of(batch)  # type: ignore[misc]
 
-    def _to_all(self, chunk: Chunk, known: int) -> Chunk | None:
+    def _to_all(self, chunk: Chunk, key_count: int) -> Chunk | None:
         """Repeat each record without a key for every key seen before it, in the order in which they were seen."""
         first = np.full(len(self.keys), -1, np.int64)
-        places = np.flatnonzero(chunk.slots >= known)
+        places = np.flatnonzero(chunk.slots >= key_count)
         first[chunk.slots[places][::-1]] = places[::-1]
         by_age = np.argsort(first, kind="stable")
         times = np.where(chunk.slots >= 0, 1, np.searchsorted(first[by_age], np.arange(chunk.length)))
@@ -183,48 +185,48 @@ class Arrivals:
             return None
         nth = np.arange(len(source)) - np.repeat(np.cumsum(times) - times, times)
         slots = np.where(chunk.slots[source] >= 0, chunk.slots[source], by_age[nth])
-        return chunk.repeated(source, slots)
+        return chunk.repeat(source, slots)
 
     def save(self, select: Select | None = None) -> dict[str, Any]:
         """Return what waits of the chosen keys, as it is, and their clocks; what goes to every key is among it."""
         waiting = [self._of(port, select) for port in range(len(self.waiting))]
-        state: dict[str, Any] = {"clock": (self.progress.now, self.progress.passed), "waiting": waiting}
+        state: dict[str, Any] = {"clock": (self.progress.now, self.progress.watermark_us), "waiting": waiting}
         if self.by_key:
-            slots = chosen_slots(self.keys, select)
+            slots = select_slots(self.keys, select)
             slots = slots[self.ahead()[slots]]
             state["clocks"] = {"keys": self.keys.columns(slots), "times": self._clocks[slots]}
         return state
 
-    def load(self, saved: dict[str, Any]) -> None:
+    def load(self, state: dict[str, Any]) -> None:
         """Add what waited elsewhere, and clocks; keys that must be known in their order are known already.
 
         What was saved with one clock for all keys says nothing of each: they begin where the watermark is.
         """
-        self.progress.load(*saved["clock"])
-        clocks = saved.get("clocks")
+        self.progress.load(*state["clock"])
+        clocks = state.get("clocks")
         if clocks is not None and len(clocks["times"]):
             slots = self.keys.slots_of(keys_batch(clocks["keys"], len(clocks["times"])))
             self._make_room()
             self._clocks[slots] = np.maximum(self._clocks[slots], clocks["times"])
-        for port, held in enumerate(saved["waiting"]):
-            mine = self.waiting[port]
-            if held is not None:
-                both = mine is not None and not (self.to_all and not self._key_names[port])  # all have those already
-                self.waiting[port] = concat_batches([mine, held]) if both else held  # type: ignore[list-item]
+        for port, waiting in enumerate(state["waiting"]):
+            current = self.waiting[port]
+            if waiting is not None:
+                both = current is not None and not (self.to_all and not self._key_names[port])  # all have those already
+                self.waiting[port] = concat_batches([current, waiting]) if both else waiting  # type: ignore[list-item]
 
     def forget(self, select: Select) -> None:
         """Drop what waits of the chosen keys."""
-        self.waiting = [self._of(port, select, chosen=False) for port in range(len(self.waiting))]
+        self.waiting = [self._of(port, select, matching=False) for port in range(len(self.waiting))]
 
-    def _of(self, port: int, select: Select | None, *, chosen: bool = True) -> Batch | None:
-        held, names = self.waiting[port], self._key_names[port]
-        if held is None or select is None or not names:
-            return held if chosen or self.to_all else None
-        part = held.filter(select.rows([held.columns[name] for name in names]) == chosen)  # type: ignore[misc]
+    def _of(self, port: int, select: Select | None, *, matching: bool = True) -> Batch | None:
+        waiting, names = self.waiting[port], self._key_names[port]
+        if waiting is None or select is None or not names:
+            return waiting if matching or self.to_all else None
+        part = waiting.filter(select.rows([waiting.columns[name] for name in names]) == matching)  # type: ignore[misc]
         return part if part.length else None
 
     @property
     def nbytes(self) -> int:
         """Bytes of what waits, and of the keys."""
-        waiting = sum(held.nbytes for held in self.waiting if held is not None)
+        waiting = sum(batch.nbytes for batch in self.waiting if batch is not None)
         return waiting + self.keys.nbytes + int(self._clocks.nbytes)

@@ -19,12 +19,12 @@ from headwater.data.schema import Schema
 from headwater.flow.aggregates import Aggregate
 from headwater.operators.accumulate import Accumulators
 from headwater.operators.kernels.batches import batches_by_length, batches_by_time, sessions
-from headwater.operators.keyed import joined, with_letters
-from headwater.operators.keys import IdleKeys, KeySlots, chosen_slots, keys_batch
-from headwater.operators.operator import Operator, Output, Select, computed, dead_letters
+from headwater.operators.keyed import combine, with_letters
+from headwater.operators.keys import IdleKeys, KeySlots, keys_batch, select_slots
+from headwater.operators.operator import Operator, Output, Select, compute_or_reject, dead_letters
 from headwater.operators.progress import Progress, split_off
 from headwater.operators.projection import Projection
-from headwater.operators.snapshot import packed, unpacked
+from headwater.operators.snapshot import pack_state, unpack_state
 
 _KIND = "batch query window"
 _NONE = -(2**63)
@@ -34,7 +34,7 @@ _NONE = -(2**63)
 class BatchWindowPlan:
     """Batches of `size` records, of `size` microseconds from the first record on, or up to a gap of `size` microseconds."""
 
-    given: Schema
+    schema: Schema
     kind: Literal["length", "time", "session"]
     size: int
     time: str | None
@@ -69,9 +69,9 @@ class BatchWindowOperator(Operator):
     def __init__(self, plan: BatchWindowPlan) -> None:
         self._plan = plan
         self._select = plan.projection.runner(plan.step)
-        self._windows = KeySlots(plan.given, plan.keys)
-        self._groups = KeySlots(plan.given, plan.groups)
-        self._sums = Accumulators(plan.aggregates, plan.given)
+        self._windows = KeySlots(plan.schema, plan.keys)
+        self._groups = KeySlots(plan.schema, plan.groups)
+        self._sums = Accumulators(plan.aggregates, plan.schema)
         #: per window: the number of its open batch, records or first time in it, last time
         self._number, self._begun, self._last = (np.full(16, fill, np.int64) for fill in (0, _NONE, _NONE))
         self._cells = np.zeros((0, 3), np.int64)  #: window, batch and group of each open cell
@@ -82,8 +82,8 @@ class BatchWindowOperator(Operator):
     def process(self, batch: Batch, port: int) -> Output:
         """Return the results of the batches that these records end."""
         batch, letters = split_off(batch, (*self._plan.keys, *self._plan.groups), self._plan.time, self._plan.step)
-        batch, inputs, more = computed(self._sums.inputs, batch, self._plan.step)
-        letters = joined(letters, more)
+        batch, inputs, more = compute_or_reject(self._sums.inputs, batch, self._plan.step)
+        letters = combine(letters, more)
         if not batch.length:
             return with_letters(None, letters)
         windows = self._windows.slots_of(batch)
@@ -91,14 +91,14 @@ class BatchWindowOperator(Operator):
         self._reserve(len(self._windows))
         numbers = self._numbers(windows, self._times(batch))
         self._enter(batch, inputs, np.stack([windows, numbers, groups], axis=1))
-        found, more = self._close(self._cells[:, 1] < self._number[self._cells[:, 0]])
+        results, more = self._close(self._cells[:, 1] < self._number[self._cells[:, 0]])
         self._forget_idle_keys()
-        return with_letters(found, joined(letters, more))
+        return with_letters(results, combine(letters, more))
 
     def _times(self, batch: Batch) -> Array:
         if self._plan.time is None:
             return self._progress.in_order(batch.stamps[:, CREATED] // 1000)
-        return self._progress.since_passed(batch.columns[self._plan.time])  # type: ignore[arg-type]
+        return self._progress.at_least_watermark(batch.columns[self._plan.time])  # type: ignore[arg-type]
 
     def _numbers(self, windows: Array, times: Array) -> Array:
         out = np.empty(len(windows), np.int64)
@@ -115,26 +115,26 @@ class BatchWindowOperator(Operator):
             # one cell per batch, in order: their numbers are their places
             first = self._cells[0, 1] if len(self._cells) else cells[0, 1]
             slots = cells[:, 1] - first
-            found = np.stack(
+            open_cells = np.stack(
                 [np.zeros(k := int(slots[-1]) + 1, np.int64), first + np.arange(k), np.zeros(k, np.int64)], axis=1
             )
         else:
             index = KeyIndex("int", "int", "int")
             every = np.concatenate([self._cells, cells])
             slots = index.slots([every[:, 0], every[:, 1], every[:, 2]])[len(self._cells) :]
-            found = np.stack([np.asarray(column) for column in index.keys(None)], axis=1)
-        stamps = np.zeros((len(found), 2), np.int64)
+            open_cells = np.stack([np.asarray(column) for column in index.keys(None)], axis=1)
+        stamps = np.zeros((len(open_cells), 2), np.int64)
         stamps[: len(self._stamps)] = self._stamps
         stamps[slots] = batch.stamps
-        self._cells, self._stamps = found, stamps
-        self._sums.reserve(len(found))
+        self._cells, self._stamps = open_cells, stamps
+        self._sums.reserve(len(open_cells))
         self._sums.update(slots, inputs, self._sums.arrived(batch.length))
 
-    def _close(self, done: Array) -> tuple[Batch | None, Batch | None]:
+    def _close(self, mask: Array) -> tuple[Batch | None, Batch | None]:
         """Return the results of these cells, and dead letters for what could not be computed of them."""
-        if not done.any():
+        if not mask.any():
             return None, None
-        slots = np.flatnonzero(done)
+        slots = np.flatnonzero(mask)
         cells = self._cells[slots]
         columns = {
             **self._windows.columns(cells[:, 0]),
@@ -146,29 +146,29 @@ class BatchWindowOperator(Operator):
         at = results.take(np.array([row for row, _ in broken], np.int64))
         letters = dead_letters(self._plan.step, [why for _, why in broken], at) if broken else None
         out, more = self._select.run(results)
-        self._keep(np.flatnonzero(~done))
-        return out, joined(letters, more)
+        self._keep(np.flatnonzero(~mask))
+        return out, combine(letters, more)
 
     def _keep(self, slots: Array) -> None:
-        saved = self._sums.save(slots)
+        sums = self._sums.save(slots)
         self._cells, self._stamps = self._cells[slots], self._stamps[slots]
         self._sums = self._sums.empty()
         self._sums.reserve(len(slots))
-        self._sums.load(np.arange(len(slots)), saved)
+        self._sums.load(np.arange(len(slots)), sums)
 
     def _forget_idle_keys(self) -> None:
         """Forget keys and groups without an open batch, once they may be the greater part."""
-        known = len(self._windows) + len(self._groups)
-        if not self.idle_keys.may_be_many(known):
+        key_count = len(self._windows) + len(self._groups)
+        if not self.idle_keys.may_be_many(key_count):
             return
         if self._plan.keys and self._plan.kind != "time":  # batches of time go on from where the first one began
-            stay, self._cells[:, 0] = np.unique(self._cells[:, 0], return_inverse=True)
-            self._windows.keep(stay)
-            self._number, self._begun, self._last = self._number[stay], self._begun[stay], self._last[stay]
+            slots, self._cells[:, 0] = np.unique(self._cells[:, 0], return_inverse=True)
+            self._windows.keep(slots)
+            self._number, self._begun, self._last = self._number[slots], self._begun[slots], self._last[slots]
         if self._plan.groups:
-            stay, self._cells[:, 2] = np.unique(self._cells[:, 2], return_inverse=True)
-            self._groups.keep(stay)
-        self.idle_keys.note(known, len(self._windows) + len(self._groups))
+            slots, self._cells[:, 2] = np.unique(self._cells[:, 2], return_inverse=True)
+            self._groups.keep(slots)
+        self.idle_keys.note(key_count, len(self._windows) + len(self._groups))
 
     @property
     def nbytes(self) -> int:
@@ -203,7 +203,7 @@ class BatchWindowOperator(Operator):
 
     def snapshot(self, select: Select | None = None) -> bytes:
         """Save the open batches of the chosen keys."""
-        windows = chosen_slots(self._windows, select)
+        windows = select_slots(self._windows, select)
         cells = np.flatnonzero(np.isin(self._cells[:, 0], windows))
         place = np.zeros(len(self._windows) + 1, np.int64)
         place[windows] = np.arange(len(windows))
@@ -218,33 +218,33 @@ class BatchWindowOperator(Operator):
             "groups": self._groups.columns(self._cells[cells, 2]),
             "stamps": self._stamps[cells],
             "sums": self._sums.save(cells),
-            "clock": (self._progress.now, self._progress.passed),
+            "clock": (self._progress.now, self._progress.watermark_us),
         }
-        return packed(_KIND, state)
+        return pack_state(_KIND, state)
 
     def restore(self, data: bytes) -> None:
         """Take over open batches."""
-        saved = unpacked(_KIND, data)
-        self._progress.load(*saved["clock"])
-        if not saved["count"]:
+        state = unpack_state(_KIND, data)
+        self._progress.load(*state["clock"])
+        if not state["count"]:
             return
-        windows = self._windows.slots_of(keys_batch(saved["keys"], saved["count"]))
+        windows = self._windows.slots_of(keys_batch(state["keys"], state["count"]))
         self._reserve(len(self._windows))
-        for mine, its in ((self._number, "number"), (self._begun, "begun"), (self._last, "last")):
-            mine[windows] = saved[its]
-        count = len(saved["batch"])
+        for array, its in ((self._number, "number"), (self._begun, "begun"), (self._last, "last")):
+            array[windows] = state[its]
+        count = len(state["batch"])
         if not count:
             return
-        groups = self._groups.slots_of(keys_batch(saved["groups"], count))
-        cells = np.stack([windows[saved["window"]], saved["batch"], groups], axis=1)
+        groups = self._groups.slots_of(keys_batch(state["groups"], count))
+        cells = np.stack([windows[state["window"]], state["batch"], groups], axis=1)
         at = len(self._cells) + np.arange(count)
         self._cells = np.concatenate([self._cells, cells])
-        self._stamps = np.concatenate([self._stamps, saved["stamps"]])
+        self._stamps = np.concatenate([self._stamps, state["stamps"]])
         self._sums.reserve(len(self._cells))
-        self._sums.load(at, saved["sums"])
+        self._sums.load(at, state["sums"])
 
     def forget(self, select: Select) -> None:
         """Drop the open batches of the chosen keys."""
-        windows = chosen_slots(self._windows, select)
+        windows = select_slots(self._windows, select)
         self._keep(np.flatnonzero(~np.isin(self._cells[:, 0], windows)))
         self._begun[windows] = self._last[windows] = _NONE

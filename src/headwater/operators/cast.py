@@ -24,16 +24,16 @@ def converter(source: Type, target: Type) -> Callable[[Any], Answer]:
     if source == target or {source, target} == {"int", "time"}:
         return lambda values: (values, None, None)
     if source == "text":
-        return lambda values: _parsed(values, target)
+        return lambda values: _parse(values, target)
     if target == "text":
-        return lambda values: (_written(values, source), None, None)
+        return lambda values: (_format(values, source), None, None)
     if target in ("int", "time") and source in ("float", "float32"):
-        return _truncated
+        return _truncate
     dtype = DTYPES[target]
     return lambda values: (np.asarray(values).astype(dtype)[()], None, None)
 
 
-def _truncated(values: Any) -> Answer:
+def _truncate(values: Any) -> Answer:
     finite = np.isfinite(values)
     inside = np.greater_equal(values, float(LEAST)) & np.less(
         values, float(MOST)
@@ -42,9 +42,9 @@ def _truncated(values: Any) -> Answer:
     return whole, ~finite, finite & ~inside
 
 
-def _written(values: Any, source: Type) -> Any:
+def _format(values: Any, source: Type) -> Any:
     if not isinstance(values, np.ndarray):
-        return _written(np.array([values], DTYPES[source]), source).tolist()[0]
+        return _format(np.array([values], DTYPES[source]), source).tolist()[0]
     if source == "time":
         return Text.of(map(str, moments_as_text(values)))
     if source == "bool":
@@ -53,18 +53,18 @@ def _written(values: Any, source: Type) -> Any:
     return Text.of(map(str, values if source == "float32" else values.tolist()))
 
 
-def _parsed(values: Any, target: Type) -> Answer:
+def _parse(values: Any, target: Type) -> Answer:
     if not isinstance(values, Text):
-        result, missing, lost = _parsed(Text.of([values]), target)
-        return result[0], missing[0], None if lost is None else lost[0]
+        result, missing, overflow = _parse(Text.of([values]), target)
+        return result[0], missing[0], None if overflow is None else overflow[0]
     if target == "time":
         return _moments(values)
     if target == "int":
         return _numbers(values.tolist())
-    read = _truth if target == "bool" else _decimal
-    made = [read(text) for text in values.tolist()]
-    missing = np.array([value is None for value in made], np.bool_)
-    return np.array([value or 0 for value in made], DTYPES[target]), missing, None
+    parse = _truth if target == "bool" else _decimal
+    results = [parse(text) for text in values.tolist()]
+    missing = np.array([value is None for value in results], np.bool_)
+    return np.array([value or 0 for value in results], DTYPES[target]), missing, None
 
 
 def _moments(texts: Text) -> Answer:
@@ -74,19 +74,19 @@ def _moments(texts: Text) -> Answer:
     out, valid = np.zeros(len(texts), np.int64), np.zeros(len(texts), np.bool_)
     read_moments(texts.data, np.ascontiguousarray(texts.offsets), out, valid)
     rest = np.flatnonzero(~valid)
-    lost = np.zeros(len(texts), np.bool_)
+    overflow = np.zeros(len(texts), np.bool_)
     if len(rest):
         numbers, missing, too_large = _numbers(texts.take(rest).tolist())
-        out[rest], valid[rest], lost[rest] = numbers, ~missing, too_large
-    return out, ~valid, lost
+        out[rest], valid[rest], overflow[rest] = numbers, ~missing, too_large
+    return out, ~valid, overflow
 
 
 def _numbers(texts: list[str]) -> Answer:
-    made = [_whole(text) for text in texts]
-    missing = np.array([value is None for value in made], np.bool_)
-    lost = np.array([value is not None and not fits(value) for value in made], np.bool_)
-    numbers = [0 if value is None or gone else value for value, gone in zip(made, lost.tolist(), strict=True)]
-    return np.array(numbers, np.int64), missing, lost
+    results = [_whole(text) for text in texts]
+    missing = np.array([value is None for value in results], np.bool_)
+    overflow = np.array([value is not None and not fits(value) for value in results], np.bool_)
+    numbers = [value if value is not None and fits(value) else 0 for value in results]
+    return np.array(numbers, np.int64), missing, overflow
 
 
 def _whole(text: str) -> int | None:

@@ -14,12 +14,12 @@ from headwater.operators.queue import FROM_CLOCK, Control
 class Channels:
     """What is known of each channel by which records come to a task; its time is that of the last, idle ones left out.
 
-    `told` are channels that only teach the step what all its instances are told: their time never matters.
+    `teaching` are channels that only teach the step what all its instances are told: their time never matters.
     """
 
-    def __init__(self, ports: Sequence[int], *, sets_time: bool, told: frozenset[int] = frozenset()) -> None:
+    def __init__(self, ports: Sequence[int], *, sets_time: bool, teaching: frozenset[int] = frozenset()) -> None:
         self.ports = ports  #: which input of the step each channel belongs to
-        self._told = told
+        self._teaching = teaching
         self.watermarks = [NO_WATERMARK] * len(ports)
         self.idle: set[int] = set()  #: channels whose time nobody waits for, since nothing comes by them
         self.closed: set[int] = set()  #: channels by which nothing will come: they have ended, or had the last barrier
@@ -34,9 +34,9 @@ class Channels:
 
     def earliest(self) -> int:
         """Return the time that no channel is behind, those left out that are idle or only teach; the end is that of all."""
-        if not self.idle and not self._told:
+        if not self.idle and not self._teaching:
             return min(self.watermarks)
-        out = self.idle | self._told
+        out = self.idle | self._teaching
         earliest = min((at for channel, at in enumerate(self.watermarks) if channel not in out), default=NO_WATERMARK)
         return NO_WATERMARK if earliest == END and min(self.watermarks) < END else earliest
 
@@ -68,27 +68,27 @@ class Channels:
 
     def all_quiet(self) -> bool:
         """Say whether nobody is left to wait for: whoever comes after need not wait for this task either."""
-        out = self.idle | self._told
+        out = self.idle | self._teaching
         return bool(self.idle) and all(at == END or number in out for number, at in enumerate(self.watermarks))
 
     def save(self) -> dict[str, Any]:
         """Return what `load` takes."""
         return {"watermarks": list(self.watermarks), "idle": sorted(self.idle)}
 
-    def load(self, saved: dict[str, Any], *, ended: bool, ends_again: bool = True) -> None:
+    def load(self, state: dict[str, Any], *, ended: bool, ends_again: bool = True) -> None:
         """Go on from what was saved; where it `ends_again`, whoever has ended may send what was not there before it does."""
-        self.watermarks = [NO_WATERMARK if at == END and ends_again else at for at in saved["watermarks"]]
+        self.watermarks = [NO_WATERMARK if at == END and ends_again else at for at in state["watermarks"]]
         self.closed = {channel for channel, at in enumerate(self.watermarks) if at == END}
-        self.idle = set() if ended else set(saved.get("idle", ()))
+        self.idle = set() if ended else set(state.get("idle", ()))
 
     def _every(self) -> set[int]:
         return set(range(len(self.ports)))
 
 
-def told_by(instance: Instance, operator: Operator | None) -> frozenset[int]:
+def teaching_channels(instance: Instance, operator: Operator | None) -> frozenset[int]:
     """Return the channels by which a step that any instance could be learns what all of them learn."""
     inputs = instance.step.inputs
-    if operator is None or not operator.replicable or all(given.grouping == "all" for given in inputs):
+    if operator is None or not operator.replicable or all(edge.grouping == "all" for edge in inputs):
         return frozenset()
     ports = instance.channel_ports
     return frozenset(channel for channel, port in enumerate(ports) if inputs[port].grouping == "all")

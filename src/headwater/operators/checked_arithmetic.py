@@ -33,7 +33,7 @@ def _range(numbers: Any) -> tuple[int, int]:
     return int(np.minimum.reduce(numbers)), int(np.maximum.reduce(numbers))
 
 
-def _added(a: Any, b: Any) -> Answer:
+def _add(a: Any, b: Any) -> Answer:
     total = np.add(a, b)
     (low, high), (low_b, high_b) = _range(a), _range(b)
     if low + low_b >= LEAST and high + high_b <= MOST:
@@ -41,7 +41,7 @@ def _added(a: Any, b: Any) -> Answer:
     return total, None, ((a ^ total) & (b ^ total)) < 0
 
 
-def _subtracted(a: Any, b: Any) -> Answer:
+def _subtract(a: Any, b: Any) -> Answer:
     rest = np.subtract(a, b)
     (low, high), (low_b, high_b) = _range(a), _range(b)
     if low - high_b >= LEAST and high - low_b <= MOST:
@@ -49,7 +49,7 @@ def _subtracted(a: Any, b: Any) -> Answer:
     return rest, None, ((a ^ b) & (a ^ rest)) < 0
 
 
-def _multiplied(a: Any, b: Any) -> Answer:
+def _multiply(a: Any, b: Any) -> Answer:
     product = np.multiply(a, b)
     corners = [x * y for x in _range(a) for y in _range(b)]
     if min(corners) >= LEAST and max(corners) <= MOST:
@@ -57,7 +57,7 @@ def _multiplied(a: Any, b: Any) -> Answer:
     return product, None, np.abs(np.multiply(a, b, dtype=np.float64) - product) > _NEAR
 
 
-def _raised(a: Any, b: Any) -> Answer:
+def _raise_to(a: Any, b: Any) -> Answer:
     # a whole number has no negative power that is one
     negative = np.less(b, 0)
     power = np.where(negative, 0, b)
@@ -65,7 +65,7 @@ def _raised(a: Any, b: Any) -> Answer:
     return result[()], None, (np.abs(np.float_power(a, power) - result) > _NEAR) | negative
 
 
-def _negated(a: Any) -> Answer:
+def _negate(a: Any) -> Answer:
     return np.negative(a), None, np.equal(a, LEAST) if _range(a)[0] == LEAST else None
 
 
@@ -73,15 +73,15 @@ def _absolute(a: Any) -> Answer:
     return np.absolute(a), None, np.equal(a, LEAST) if _range(a)[0] == LEAST else None
 
 
-def _divided(divide: Callable[[Any, Any], Any], *, grows: bool) -> Callable[[Any, Any], Answer]:
+def _division(divide: Callable[[Any, Any], Any], *, grows: bool) -> Callable[[Any, Any], Answer]:
     """Return a division that is missing where the divisor is 0; by -1, the least number `grows` beyond the greatest."""
 
     def run(a: Any, b: Any) -> Answer:
         zero = np.equal(b, 0)
         some = zero.any()
         result = divide(a, np.where(zero, 1, b)[()] if some else b)
-        lost = np.equal(a, LEAST) & np.equal(b, -1) if grows and not (type(b) is int and b != -1) else None
-        return result, zero if some else None, lost
+        overflow = np.equal(a, LEAST) & np.equal(b, -1) if grows and not (type(b) is int and b != -1) else None
+        return result, zero if some else None, overflow
 
     return run
 
@@ -92,7 +92,7 @@ def _quotient(a: Any, b: Any) -> Any:
     return below + ((np.not_equal(np.multiply(below, b), a)) & (np.less(a, 0) != np.less(b, 0)))
 
 
-def _rounded(a: Any, digits: int) -> Answer:
+def _round(a: Any, digits: int) -> Answer:
     """Round to tens, hundreds …, half to even."""
     if digits >= 0:
         return a, None, None
@@ -104,27 +104,27 @@ def _rounded(a: Any, digits: int) -> Answer:
     wrapped = np.greater(below, a)  # mended by going up
     odd = np.not_equal(np.mod(np.floor_divide(a, unit), 2), 0)
     up = np.greater(rest, unit - rest) | (np.equal(rest, unit - rest) & odd)
-    lost = (up & ~wrapped & np.greater(below, MOST - unit)) | (~up & wrapped)
-    return below + np.multiply(up, unit), None, lost
+    overflow = (up & ~wrapped & np.greater(below, MOST - unit)) | (~up & wrapped)
+    return below + np.multiply(up, unit), None, overflow
 
 
-def _kept(a: Any) -> Answer:
+def _same(a: Any) -> Answer:
     return a, None, None
 
 
 #: By the name that the function has in expressions. Those that are not here never leave 64 bits.
 WHOLE: dict[str, Callable[..., Answer]] = {
-    "add": _added,
-    "sub": _subtracted,
-    "mul": _multiplied,
-    "pow": _raised,
-    "neg": _negated,
+    "add": _add,
+    "sub": _subtract,
+    "mul": _multiply,
+    "pow": _raise_to,
+    "neg": _negate,
     "abs": _absolute,
-    "floor": _kept,
-    "ceil": _kept,
-    "round": _rounded,
-    "floordiv": _divided(np.floor_divide, grows=True),
-    "mod": _divided(np.mod, grows=False),
-    "quotient": _divided(_quotient, grows=True),
-    "remainder": _divided(np.fmod, grows=False),
+    "floor": _same,
+    "ceil": _same,
+    "round": _round,
+    "floordiv": _division(np.floor_divide, grows=True),
+    "mod": _division(np.mod, grows=False),
+    "quotient": _division(_quotient, grows=True),
+    "remainder": _division(np.fmod, grows=False),
 }

@@ -39,33 +39,33 @@ class Chunk:
         out = np.zeros(self.length, np.bool_)
         for part in self.parts:
             if part.stream == stream:
-                found = np.ones(part.batch.length, np.bool_) if test is None else test(part.batch)
+                passes = np.ones(part.batch.length, np.bool_) if test is None else test(part.batch)
                 if part.places is None:
-                    return found
-                out[part.places] = found
+                    return passes
+                out[part.places] = passes
         return out
 
-    def column(self, stream: int, read: Callable[[Batch], Column]) -> Column | None:
+    def column(self, stream: int, compute: Callable[[Batch], Column]) -> Column | None:
         """Return a column of a stream in the chunk's order; what other streams have there has no meaning."""
         for part in self.parts:
             if part.stream == stream:
-                column = read(part.batch)
-                return column if part.places is None else _scattered(column, part.places, self.length)
+                column = compute(part.batch)
+                return column if part.places is None else _scatter(column, part.places, self.length)
         return None
 
-    def keep(self, chosen: Array) -> Chunk:
+    def keep(self, mask: Array) -> Chunk:
         """Return the chunk with the chosen records alone."""
-        new_place = np.cumsum(chosen) - 1
+        new_place = np.cumsum(mask) - 1
         parts = []
         for part in self.parts:
             if part.places is None:
-                parts.append(Part(part.stream, part.batch.filter(chosen), None))
+                parts.append(Part(part.stream, part.batch.filter(mask), None))
             else:
-                mine = chosen[part.places]
-                parts.append(Part(part.stream, part.batch.filter(mine), new_place[part.places[mine]]))
-        return Chunk(tuple(parts), self.times[chosen], self.slots[chosen], self.stamps[chosen])
+                inside = mask[part.places]
+                parts.append(Part(part.stream, part.batch.filter(inside), new_place[part.places[inside]]))
+        return Chunk(tuple(parts), self.times[mask], self.slots[mask], self.stamps[mask])
 
-    def repeated(self, source: Array, slots: Array) -> Chunk:
+    def repeat(self, source: Array, slots: Array) -> Chunk:
         """Return a chunk whose records are those at `source`, which never falls, with these slots."""
         parts = []
         for part in self.parts:
@@ -77,22 +77,22 @@ class Chunk:
         return Chunk(tuple(parts), self.times[source], slots, self.stamps[source])
 
 
-def _scattered(column: Column, places: Array, length: int) -> Column:
+def _scatter(column: Column, places: Array, length: int) -> Column:
     values, valid = parts(column)
     if isinstance(values, Text):
-        spread: Column = _scattered_text(values, places, length)
+        spread: Column = _scatter_text(values, places, length)
     else:
         spread = np.zeros(length, values.dtype)
         spread[places] = values
     if valid is None:
         return spread
-    there = np.ones(length, np.bool_)
-    there[places] = valid
+    mask = np.ones(length, np.bool_)
+    mask[places] = valid
     assert not isinstance(spread, Nullable)
-    return Nullable(spread, there)
+    return Nullable(spread, mask)
 
 
-def _scattered_text(texts: Text, places: Array, length: int) -> Text:
+def _scatter_text(texts: Text, places: Array, length: int) -> Text:
     # texts elsewhere are empty: their lengths are 0, and order within the stream is kept
     order = np.argsort(places)
     sizes = np.zeros(length, np.int32)

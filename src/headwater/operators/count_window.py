@@ -13,11 +13,11 @@ from headwater.flow.steps import WindowAggregate
 from headwater.flow.windows import Count
 from headwater.operators.accumulate import Accumulators, beyond, different, sum_of, unfit
 from headwater.operators.checked_arithmetic import MOST
-from headwater.operators.expression import compiled
-from headwater.operators.keyed import joined, split_off_keyless, with_letters
-from headwater.operators.keys import KeySlots, chosen_slots, keys_batch
-from headwater.operators.operator import Operator, Output, Select, computed, dead_letters
-from headwater.operators.snapshot import packed, unpacked
+from headwater.operators.expression import compile_expression
+from headwater.operators.keyed import combine, split_off_keyless, with_letters
+from headwater.operators.keys import KeySlots, keys_batch, select_slots
+from headwater.operators.operator import Operator, Output, Select, compute_or_reject, dead_letters
+from headwater.operators.snapshot import pack_state, unpack_state
 
 
 class CountWindowOperator(Operator):
@@ -25,18 +25,18 @@ class CountWindowOperator(Operator):
 
     stateless = False
 
-    def __init__(self, kind: WindowAggregate, step: str, given: Schema) -> None:
+    def __init__(self, kind: WindowAggregate, step: str, schema: Schema) -> None:
         assert isinstance(kind.window, Count)
         self._size, self._step, self._names = kind.window.size, step, kind.keys
-        self._keys = KeySlots(given, kind.keys)
-        self._sums = Accumulators(kind.aggregates, given)
+        self._keys = KeySlots(schema, kind.keys)
+        self._sums = Accumulators(kind.aggregates, schema)
         self._counts = np.zeros(64, np.int64)  #: records of each key so far in its open window
 
     def process(self, batch: Batch, port: int) -> Output:
         """Return a result for each window that the batch fills."""
         batch, letters = split_off_keyless(batch, self._names, self._step)
-        batch, inputs, more = computed(self._sums.inputs, batch, self._step)
-        letters = joined(letters, more)
+        batch, inputs, more = compute_or_reject(self._sums.inputs, batch, self._step)
+        letters = combine(letters, more)
         slots = self._keys.slots_of(batch)
         self._grow()
         positions = _positions(slots, self._counts)
@@ -50,15 +50,15 @@ class CountWindowOperator(Operator):
         for turn in range(int(rounds.max()) + 1 if batch.length else 0):
             now = np.flatnonzero(rounds == turn)
             self._sums.update(slots[now], [None if i is None else i[now] for i in inputs], order[now])
-            done = now[full[now]]
-            if len(done):
-                columns.append(self._sums.results(slots[done]))
-                broken += [(int(done[row]), why) for row, why in self._sums.broken()]
-                rows.append(done)
-                self._sums.reset(slots[done])
+            complete = now[full[now]]
+            if len(complete):
+                columns.append(self._sums.results(slots[complete]))
+                broken += [(int(complete[row]), why) for row, why in self._sums.broken()]
+                rows.append(complete)
+                self._sums.reset(slots[complete])
         if broken:
             bad = batch.take(np.array([row for row, _ in broken]))
-            letters = joined(letters, dead_letters(self._step, [why for _, why in broken], bad))
+            letters = combine(letters, dead_letters(self._step, [why for _, why in broken], bad))
         return with_letters(self._out(batch, rows, columns), letters)
 
     def _out(self, batch: Batch, rows: list[Array], columns: list[dict[str, Column]]) -> Batch | None:
@@ -66,9 +66,9 @@ class CountWindowOperator(Operator):
             return None
         at = np.concatenate(rows)
         order = np.argsort(at, kind="stable")  # results come in the order of the records that completed them
-        joined = {name: concat([part[name] for part in columns])[order] for name in columns[0]}
+        results = {name: concat([part[name] for part in columns])[order] for name in columns[0]}
         keys = {name: batch.columns[name][at[order]] for name in self._names}
-        return Batch({**keys, **joined}, len(at), batch.stamps[at[order]], batch.watermark)
+        return Batch({**keys, **results}, len(at), batch.stamps[at[order]], batch.watermark)
 
     def _grow(self) -> None:
         if len(self._keys) > len(self._counts):
@@ -79,26 +79,26 @@ class CountWindowOperator(Operator):
 
     def snapshot(self, select: Select | None = None) -> bytes:
         """Save the open windows of the chosen keys."""
-        slots = chosen_slots(self._keys, select)
+        slots = select_slots(self._keys, select)
         state = {
             "keys": self._keys.columns(slots),
             "counts": self._counts[slots],
             "sums": self._sums.save(slots),
         }
-        return packed("count window", state)
+        return pack_state("count window", state)
 
     def restore(self, data: bytes) -> None:
         """Take over open windows."""
-        saved = unpacked("count window", data)
-        if len(saved["counts"]):
-            slots = self._keys.slots_of(keys_batch(saved["keys"], len(saved["counts"])))
+        state = unpack_state("count window", data)
+        if len(state["counts"]):
+            slots = self._keys.slots_of(keys_batch(state["keys"], len(state["counts"])))
             self._grow()
-            self._counts[slots] = saved["counts"]
-            self._sums.load(slots, saved["sums"])
+            self._counts[slots] = state["counts"]
+            self._sums.load(slots, state["sums"])
 
     def forget(self, select: Select) -> None:
         """Drop the open windows of the chosen keys."""
-        rest = np.setdiff1d(np.arange(len(self._keys)), chosen_slots(self._keys, select))
+        rest = np.setdiff1d(np.arange(len(self._keys)), select_slots(self._keys, select))
         counts, sums = self._counts[rest], self._sums.save(rest)
         self._keys.keep(rest)
         self._sums, self._counts = self._sums.empty(), np.zeros(64, np.int64)
@@ -113,14 +113,14 @@ class SlidingCountOperator(Operator):
 
     stateless = False
 
-    def __init__(self, kind: WindowAggregate, step: str, given: Schema) -> None:
+    def __init__(self, kind: WindowAggregate, step: str, schema: Schema) -> None:
         assert isinstance(kind.window, Count)
         self._size, self._every = kind.window.size, kind.window.every or 1
         self._step, self._names, self._aggregates = step, kind.keys, kind.aggregates
-        self._keys = KeySlots(given, kind.keys)
-        self._given = given
-        self._reads = [compiled(a.of, given) if a.of is not None else None for _, a in kind.aggregates]
-        kinds = [a.of.type_in(given) if a.of is not None else "int" for _, a in kind.aggregates]
+        self._keys = KeySlots(schema, kind.keys)
+        self._schema = schema
+        self._reads = [compile_expression(a.of, schema) if a.of is not None else None for _, a in kind.aggregates]
+        kinds = [a.of.type_in(schema) if a.of is not None else "int" for _, a in kind.aggregates]
         self._dtypes = [object if k in ("text", "any") else DTYPES[k] for k in kinds]
         self._rings: list[Array] = [np.zeros((64, self._size), dtype) for dtype in self._dtypes]
         self._valid = [np.ones((64, self._size), np.bool_) for _ in self._dtypes]
@@ -129,8 +129,8 @@ class SlidingCountOperator(Operator):
     def process(self, batch: Batch, port: int) -> Output:
         """Return a result for each record that completes a window."""
         batch, letters = split_off_keyless(batch, self._names, self._step)
-        batch, inputs, more = computed(self._inputs, batch, self._step)
-        letters = joined(letters, more)
+        batch, inputs, more = compute_or_reject(self._inputs, batch, self._step)
+        letters = combine(letters, more)
         slots = self._keys.slots_of(batch)
         self._grow()
         seen = _positions(slots, self._counts) + 1
@@ -142,21 +142,21 @@ class SlidingCountOperator(Operator):
             if isinstance(values, Text):
                 values = column_of(values.tolist(), "any")
             window = _windows(slots, values, self._rings[i], rows, seen)
-            there = None
+            window_valid = None
             if valid is not None or not self._valid[i].all():
                 mask = np.ones(batch.length, np.bool_) if valid is None else valid
-                there = _windows(slots, mask, self._valid[i], rows, seen)
-            columns[name] = _reduced(name, aggregate, window, there, aggregate.type_in(self._given))
-            bad = _beyond(window, there) if aggregate.function == "sum" and window.dtype == np.int64 else None
+                window_valid = _windows(slots, mask, self._valid[i], rows, seen)
+            columns[name] = _reduce(name, aggregate, window, window_valid, aggregate.type_in(self._schema))
+            bad = _beyond(window, window_valid) if aggregate.function == "sum" and window.dtype == np.int64 else None
             if bad is not None:
                 columns[name] = _without(columns[name], bad)
                 at = batch.take(rows[bad])
-                letters = joined(letters, dead_letters(self._step, [unfit(name)] * at.length, at))
+                letters = combine(letters, dead_letters(self._step, [unfit(name)] * at.length, at))
         out = Batch(columns, len(rows), batch.stamps.take(rows, axis=0), batch.watermark) if len(rows) else None
         return with_letters(out, letters)
 
     def _inputs(self, batch: Batch) -> list[Column]:
-        return [np.ones(batch.length, np.int64) if read is None else read(batch) for read in self._reads]
+        return [np.ones(batch.length, np.int64) if compute is None else compute(batch) for compute in self._reads]
 
     def _grow(self) -> None:
         if len(self._keys) <= len(self._counts):
@@ -168,31 +168,31 @@ class SlidingCountOperator(Operator):
 
     def snapshot(self, select: Select | None = None) -> bytes:
         """Save the last records of the chosen keys."""
-        slots = chosen_slots(self._keys, select)
+        slots = select_slots(self._keys, select)
         state = {
             "keys": self._keys.columns(slots),
             "counts": self._counts[slots],
             "rings": [_flat(ring[slots]) for ring in self._rings],
             "valid": [valid[slots] for valid in self._valid],
         }
-        return packed("sliding count window", state)
+        return pack_state("sliding count window", state)
 
     def restore(self, data: bytes) -> None:
         """Take over the last records of keys."""
-        saved = unpacked("sliding count window", data)
-        if not len(saved["counts"]):
+        state = unpack_state("sliding count window", data)
+        if not len(state["counts"]):
             return
-        slots = self._keys.slots_of(keys_batch(saved["keys"], len(saved["counts"])))
+        slots = self._keys.slots_of(keys_batch(state["keys"], len(state["counts"])))
         self._grow()
-        self._counts[slots] = saved["counts"]
-        for ring, values in zip(self._rings, saved["rings"], strict=True):
+        self._counts[slots] = state["counts"]
+        for ring, values in zip(self._rings, state["rings"], strict=True):
             ring[slots] = np.asarray(values).reshape(len(slots), self._size)
-        for valid, values in zip(self._valid, saved["valid"], strict=True):
+        for valid, values in zip(self._valid, state["valid"], strict=True):
             valid[slots] = values
 
     def forget(self, select: Select) -> None:
         """Drop the chosen keys."""
-        rest = np.setdiff1d(np.arange(len(self._keys)), chosen_slots(self._keys, select))
+        rest = np.setdiff1d(np.arange(len(self._keys)), select_slots(self._keys, select))
         capacity = max(64, len(rest))
         self._counts = _larger(self._counts[rest], capacity)
         self._rings = [_larger(ring[rest], capacity) for ring in self._rings]
@@ -201,14 +201,14 @@ class SlidingCountOperator(Operator):
         self._keys.keep(rest)
 
 
-def _reduced(name: str, aggregate: Any, window: Array, there: Array | None, out: Any) -> Column:
+def _reduce(name: str, aggregate: Any, window: Array, valid: Array | None, out: Any) -> Column:
     """Aggregate each row of a matrix of windows, oldest value first."""
     function = aggregate.function
     if function == "count":
         return np.full(len(window), window.shape[1], np.int64)
-    if there is not None and not there.all():
+    if valid is not None and not valid.all():
         # rare: some values are missing, so windows have different lengths
-        return _ragged(name, aggregate, window, there, out)
+        return _ragged(name, aggregate, window, valid, out)
     if function in ("custom", "distinct"):
         custom = different if function == "distinct" else aggregate.custom
         return column_of([custom(row) for row in window], out, name=name)
@@ -227,9 +227,9 @@ def _reduced(name: str, aggregate: Any, window: Array, there: Array | None, out:
     return result.astype(DTYPES[out], copy=False)
 
 
-def _beyond(window: Array, there: Array | None) -> Array | None:
+def _beyond(window: Array, valid: Array | None) -> Array | None:
     """Return which rows add up to more than 64 bits hold, or None when none does."""
-    values = window if there is None else np.where(there, window, 0)
+    values = window if valid is None else np.where(valid, window, 0)
     if not _may_leave(values):
         return None
     bad = beyond(values.sum(axis=1), (values >> 32).sum(axis=1))
@@ -246,21 +246,21 @@ def _without(column: Column, bad: Array) -> Column:
     return Nullable(values, ~bad if valid is None else valid & ~bad)
 
 
-def _ragged(name: str, aggregate: Any, window: Array, there: Array, out: Any) -> Column:
+def _ragged(name: str, aggregate: Any, window: Array, valid: Array, out: Any) -> Column:
     results: list[Any] = []
-    for values, mask in zip(window, there, strict=True):
-        kept = values[mask]
+    for values, mask in zip(window, valid, strict=True):
+        present = values[mask]
         nothing = [0 if aggregate.function == "distinct" else None]
-        made = parts(_reduced(name, aggregate, kept[None, :], None, out))[0].tolist() if len(kept) else nothing
-        results.append(made[0])
+        result = parts(_reduce(name, aggregate, present[None, :], None, out))[0].tolist() if len(present) else nothing
+        results.append(result[0])
     return column_of(results, out)
 
 
 def _positions(slots: Array, counts: Array) -> Array:
     from headwater.operators.kernels.windows import positions
 
-    found: Array = positions(slots, counts)
-    return found
+    out: Array = positions(slots, counts)
+    return out
 
 
 def _windows(slots: Array, values: Array, ring: Array, rows: Array, seen: Array) -> Array:

@@ -159,8 +159,8 @@ class Counters:
         if len(ports) < 2:
             return {}
         sides = {port: self.sides.get(number, 0) for number, port in enumerate(ports) if number}
-        counted = sum(count for number, count in self.sides.items() if number not in late)
-        return {ports[0]: self.records_out - counted, **sides}
+        on_sides = sum(count for number, count in self.sides.items() if number not in late)
+        return {ports[0]: self.records_out - on_sides, **sides}
 
     def metrics(self, name: str, now_ns: int) -> StepMetrics:
         """Return the counters as they are now."""

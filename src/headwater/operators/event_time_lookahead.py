@@ -42,23 +42,23 @@ class EventTimeLookahead:
             for at, operator, port in self._before:
                 if arriving is None:
                     return times
-                arriving = _left_by(arriving, at, operator, port)
+                arriving = _outputs_by(arriving, at, operator, port)
         if arriving is not None and arriving.length:
             bad, _ = self._time.bad(arriving)
             if bad is not None:
                 arriving = arriving.filter(~bad)
             column = arriving.columns[self._column]
-            found: Array = column.values if isinstance(column, Nullable) else column  # type: ignore[assignment]
-            np.maximum.at(times, arriving.stamps[:, CREATED], found)
+            values: Array = column.values if isinstance(column, Nullable) else column  # type: ignore[assignment]
+            np.maximum.at(times, arriving.stamps[:, CREATED], values)
         return times
 
 
-def _left_by(batch: Batch, at: OnTheWay, operator: Operator, port: int) -> Batch | None:
+def _outputs_by(batch: Batch, at: OnTheWay, operator: Operator, port: int) -> Batch | None:
     """Return what leaves a step by one of its outputs; what breaks it has no time."""
     run = partial(operator.process, port=at.input)
     try:
-        made = as_list(run(batch))
+        outputs = as_list(run(batch))
     except Exception as error:
-        made = without_the_broken(run, batch, error, at.step.name)
-    left = [part for number, part in made if number == port and part.length]
-    return concat_batches(left) if left else None
+        outputs = without_the_broken(run, batch, error, at.step.name)
+    parts = [part for number, part in outputs if number == port and part.length]
+    return concat_batches(parts) if parts else None

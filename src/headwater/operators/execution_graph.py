@@ -40,8 +40,8 @@ def as_described(
     sender: Instance, step: Step, port: int, receivers: list[Instance]
 ) -> tuple[list[Instance], Grouping, tuple[str, ...]]:
     """Return the way that the flow itself describes."""
-    given = step.inputs[port]
-    return receivers, given.grouping, given.keys
+    edge = step.inputs[port]
+    return receivers, edge.grouping, edge.keys
 
 
 def _as_asked(step: Step) -> int:
@@ -63,18 +63,18 @@ class ExecutionGraph:
         instances: list[Instance] = []
         of_step: dict[str, list[Instance]] = {}
         for step in order:
-            made = [Instance(len(instances) + number, step, number) for number in range(count(step))]
-            of_step[step.name] = made
-            instances += made
+            step_instances = [Instance(len(instances) + number, step, number) for number in range(count(step))]
+            of_step[step.name] = step_instances
+            instances += step_instances
         for step in order:
-            for port, given in enumerate(step.inputs):
-                senders = of_step[given.step]
-                output = list(senders[0].step.outputs).index(given.port)
+            for port, edge in enumerate(step.inputs):
+                senders = of_step[edge.step]
+                output = list(senders[0].step.outputs).index(edge.port)
                 for sender in senders:
                     receivers, grouping, keys = way(sender, step, port, of_step[step.name])
                     _join(sender, output, receivers, port, grouping, keys)
         if DEAD_LETTERS in of_step:
-            downstream = _reached_from(of_step[DEAD_LETTERS], instances)
+            downstream = _downstream_of(of_step[DEAD_LETTERS], instances)
             for sender in instances:
                 if sender.index not in downstream:  # a dead-letter sink that fails must not feed itself
                     _join(sender, DEAD, of_step[DEAD_LETTERS], 0, "one", ())
@@ -121,9 +121,9 @@ def _join(
     sender.routes.setdefault(output, []).append(Route(grouping, keys, tuple(targets)))
 
 
-def _reached_from(starts: list[Instance], instances: list[Instance]) -> set[int]:
-    reached = {instance.index for instance in starts}
+def _downstream_of(starts: list[Instance], instances: list[Instance]) -> set[int]:
+    indices = {instance.index for instance in starts}
     for instance in instances:  # in order, so one pass is enough
-        if instance.index in reached:
-            reached |= {t for routes in instance.routes.values() for r in routes for t, _ in r.targets}
-    return reached
+        if instance.index in indices:
+            indices |= {t for routes in instance.routes.values() for r in routes for t, _ in r.targets}
+    return indices

@@ -62,7 +62,7 @@ _NUMBERS: dict[str, Callable[..., Any]] = {
 _EVERY: Any = np.True_
 
 
-def compiled(expr: Expr, schema: Schema, *, unfit_is_missing: bool = False) -> Callable[[Batch], Column]:
+def compile_expression(expr: Expr, schema: Schema, *, unfit_is_missing: bool = False) -> Callable[[Batch], Column]:
     """Return a function that computes `expr` over batches of this schema; it raises RecordError, or leaves holes instead."""
     kind = expr.type_in(schema)
     evaluate = _compile(expr, schema)
@@ -84,11 +84,11 @@ def compiled(expr: Expr, schema: Schema, *, unfit_is_missing: bool = False) -> C
     return column
 
 
-def compiled_mask(expr: Expr, schema: Schema) -> Callable[[Batch], Array]:
+def compile_mask(expr: Expr, schema: Schema) -> Callable[[Batch], Array]:
     """Return a function that computes a condition; a missing answer counts as no."""
     if expr.type_in(schema) != "bool":
         raise FlowError(f"a condition is true or false; {expr} is {expr.type_in(schema)}")
-    evaluate = compiled(expr, schema)
+    evaluate = compile_expression(expr, schema)
 
     def mask(batch: Batch) -> Array:
         value = evaluate(batch)
@@ -97,7 +97,7 @@ def compiled_mask(expr: Expr, schema: Schema) -> Callable[[Batch], Array]:
     return mask
 
 
-def compiled_single(expr: Expr, schema: Schema) -> Callable[[Mapping[str, Any]], Any]:
+def compile_single(expr: Expr, schema: Schema) -> Callable[[Mapping[str, Any]], Any]:
     """Return a function that computes `expr` for one record, given as Python values, None where missing.
 
     It is the function of columns called on values, so both agree; it raises RecordError.
@@ -183,14 +183,14 @@ def _compile_call(call: Call, schema: Schema) -> Evaluate:
     if name == "when":
         return _when(args, kind)
     if name == "cast":
-        return _checked(converter(kinds[0], kind), args[:1], f"{call}: a number does not fit 64 bits")
+        return _with_overflow(converter(kinds[0], kind), args[:1], f"{call}: a number does not fit 64 bits")
     if name == "is_in":
         return _is_in(args[0], kinds[0], [arg.value for arg in call.args[1:]])  # type: ignore[attr-defined]
     if "text" in kinds:
         constants = [arg.value if isinstance(arg, Literal) else None for arg in call.args]
         return _strict(text_function(name, constants), args)
     if name in WHOLE and set(kinds) <= {"int", "time"}:
-        return _checked(WHOLE[name], args, _why(call))
+        return _with_overflow(WHOLE[name], args, _why(call))
     if name in ("least", "greatest") and len(args) > 2:
         return reduce(lambda a, b: _strict(_NUMBERS[name], [a, b]), args)
     return _strict(_NUMBERS[name], args)
@@ -232,21 +232,21 @@ def _with_nulls(function: Callable[..., Any], args: Any) -> Any:
     return Nullable(result, reduce(op.and_, masks)) if masks else result
 
 
-def _checked(function: Callable[..., Answer], args: list[Evaluate], why: str) -> Evaluate:
+def _with_overflow(function: Callable[..., Answer], args: list[Evaluate], why: str) -> Evaluate:
     """Return the form of a function that may leave 64 bits: where it does is a fault, unless an argument is missing."""
 
     def run(values: Values, faults: Faults) -> Any:
-        given = [arg(values, faults) for arg in args]
+        inputs = [arg(values, faults) for arg in args]
         valid = None
-        for i, value in enumerate(given):
+        for i, value in enumerate(inputs):
             if isinstance(value, Nullable):
-                given[i] = value.values
+                inputs[i] = value.values
                 valid = value.valid if valid is None else valid & value.valid
-        result, missing, lost = function(*given)
-        if lost is not None and lost.any():
-            lost = lost if valid is None else lost & valid
-            if lost.any():
-                faults.append((lost, why))
+        result, missing, overflow = function(*inputs)
+        if overflow is not None and overflow.any():
+            overflow = overflow if valid is None else overflow & valid
+            if overflow.any():
+                faults.append((overflow, why))
         if missing is not None and missing.any():
             valid = ~missing if valid is None else valid & ~missing
         return result if valid is None else Nullable(result, valid)
@@ -269,7 +269,7 @@ def _logic(args: list[Evaluate], *, stop_at: bool) -> Evaluate:
         a, b = args[0](values, left), args[1](values, right)
         if not (isinstance(a, Nullable) or isinstance(b, Nullable) or left or right):
             return plain(a, b)
-        (x, knows_x), (y, knows_y) = _known(a), _known(b)
+        (x, knows_x), (y, knows_y) = _values_and_mask(a), _values_and_mask(b)
         by_x, by_y = knows_x & (x == stop_at), knows_y & (y == stop_at)
         for mask, _ in left:
             by_x = by_x & ~mask
@@ -282,10 +282,10 @@ def _logic(args: list[Evaluate], *, stop_at: bool) -> Evaluate:
     return run
 
 
-def _known(value: Any) -> tuple[Any, Any]:
+def _values_and_mask(value: Any) -> tuple[Any, Any]:
     """Return values, and where they are not missing."""
-    found, valid = parts(value)
-    return found, _EVERY if valid is None else valid
+    values, valid = parts(value)
+    return values, _EVERY if valid is None else valid
 
 
 def _is_null(value: Any) -> Any:
@@ -302,11 +302,11 @@ def _coalesce(args: list[Evaluate], kind: Type) -> Evaluate:
         for arg in args[1:]:
             if not isinstance(result, Nullable):
                 break
-            there: Any = result.valid
-            mine: Faults = []
-            other = arg(values, mine)
-            faults += _among(mine, ~there)
-            result = _choose(there, result.values, other, kind)
+            valid: Any = result.valid
+            faults_here: Faults = []
+            other = arg(values, faults_here)
+            faults += _among(faults_here, ~valid)
+            result = _choose(valid, result.values, other, kind)
         return _as(result, kind)
 
     return run
@@ -314,7 +314,7 @@ def _coalesce(args: list[Evaluate], kind: Type) -> Evaluate:
 
 def _when(args: list[Evaluate], kind: Type) -> Evaluate:
     def run(values: Values, faults: Faults) -> Any:
-        condition, knows = _known(args[0](values, faults))
+        condition, knows = _values_and_mask(args[0](values, faults))
         where = knows & condition
         of_then: Faults = []
         of_other: Faults = []
@@ -328,7 +328,7 @@ def _when(args: list[Evaluate], kind: Type) -> Evaluate:
 def _choose(where: Any, then: Any, otherwise: Any, kind: Type) -> Any:
     if not np.ndim(where):
         return _as(then if where else otherwise, kind)
-    (a, knows_a), (b, knows_b) = _known(then), _known(otherwise)
+    (a, knows_a), (b, knows_b) = _values_and_mask(then), _values_and_mask(otherwise)
     if kind == "text":
         a = a.tolist() if isinstance(a, Text) else [a] * len(where)
         b = b.tolist() if isinstance(b, Text) else [b] * len(where)
@@ -348,12 +348,12 @@ def _as(value: Any, kind: Type) -> Any:
     return as_kind(value, kind)
 
 
-def _is_in(arg: Evaluate, kind: Type, wanted: list[Any]) -> Evaluate:
-    texts = frozenset(wanted)
+def _is_in(arg: Evaluate, kind: Type, members: list[Any]) -> Evaluate:
+    texts = frozenset(members)
 
-    def among(found: Any) -> Any:
-        if isinstance(found, Text):
-            return np.array([item in texts for item in found.tolist()], np.bool_)
-        return np.isin(found, wanted)[()] if kind != "text" else np.bool_(found in texts)
+    def among(values: Any) -> Any:
+        if isinstance(values, Text):
+            return np.array([item in texts for item in values.tolist()], np.bool_)
+        return np.isin(values, members)[()] if kind != "text" else np.bool_(values in texts)
 
     return _strict(among, [arg])

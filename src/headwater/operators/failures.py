@@ -36,7 +36,7 @@ class Failures:
         self.guarded = self._undo or operator  #: what to call: it can be taken back where that is possible
         self.attempts = Attempts(policy) if isinstance(policy, Retry) and operator is not None else None
         self.stops = (policy.then if isinstance(policy, Retry) else policy) == "stop"
-        self._told_full_s = -_QUIET_S
+        self._warned_s = -_QUIET_S
         self._full_s = -_QUIET_S  # when a sink last found a disk full
 
     @property
@@ -90,8 +90,8 @@ class Failures:
 
     def _wait_for_room(self, error: NoRoomError, batch: Batch, counters: Counters) -> None:
         self._full_s = time.monotonic()
-        if self._full_s - self._told_full_s > _QUIET_S:
-            self._told_full_s = self._full_s
+        if self._full_s - self._warned_s > _QUIET_S:
+            self._warned_s = self._full_s
             log.warning("sink %s waits until there is room: %s", self._step.name, one_line(str(error)))
         counters.retries += 1
         raise RetryError(batch, _FULL_NS)
@@ -102,7 +102,7 @@ class Failures:
         pause_ns = attempts.failed(time.perf_counter_ns())
         if pause_ns is not None:
             counters.retries += 1
-            raise RetryError(batch.slice(partly.row, batch.length), pause_ns, partly.done, partly.row)
+            raise RetryError(batch.slice(partly.row, batch.length), pause_ns, partly.outputs, partly.row)
 
     def _skip(self, batch: Batch, partly: PartlyError) -> Output:
         """Give up one record, and go on with those behind it."""
@@ -110,10 +110,10 @@ class Failures:
             raise self.stopped(error_text(partly.cause))
         after = partly.row + 1
         letter = dead_letters(self._step.name, [error_text(partly.cause)], batch.slice(partly.row, after))
-        done = [*as_list(partly.done), (DEAD, letter)]
+        outputs = [*as_list(partly.outputs), (DEAD, letter)]
         if after < batch.length:
-            raise RetryError(batch.slice(after, batch.length), 0, done, after)
-        return done
+            raise RetryError(batch.slice(after, batch.length), 0, outputs, after)
+        return outputs
 
 
 #: what a dead letter says of records that need not be at fault

@@ -16,12 +16,12 @@ _INSTALLED = ("site-packages", "dist-packages", str(Path(traceback.__file__).res
 
 def error_text(error: BaseException) -> str:
     """Return what an error is, in a line, with the line of the user's own code that raised it, if any did."""
-    said = f"{type(error).__name__}: {error}"
+    message = f"{type(error).__name__}: {error}"
     for frame, line in reversed(list(traceback.walk_tb(error.__traceback__))):
         path, ours = frame.f_code.co_filename, frame.f_globals.get("__name__", "").startswith("headwater.")
         if not ours and not path.startswith(_PACKAGE) and not any(part in path for part in _INSTALLED):
-            return f"{said} ({Path(path).name}:{line}, in {frame.f_code.co_name})"
-    return said
+            return f"{message} ({Path(path).name}:{line}, in {frame.f_code.co_name})"
+    return message
 
 
 def without_the_broken(

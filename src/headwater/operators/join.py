@@ -15,9 +15,9 @@ from headwater.data.column import Array, Column
 from headwater.data.schema import Schema
 from headwater.flow.steps import Join
 from headwater.operators.keyed import split_off_keyless
-from headwater.operators.keys import KeySlots, chosen_slots
+from headwater.operators.keys import KeySlots, select_slots
 from headwater.operators.operator import DEAD, Operator, Output, Select
-from headwater.operators.snapshot import packed, unpacked
+from headwater.operators.snapshot import pack_state, unpack_state
 
 LATE_LEFT, LATE_RIGHT = 1, 2
 
@@ -33,24 +33,24 @@ class JoinOperator(Operator):
         self._keys = KeySlots(left, kind.left_keys)
         self._sides = (_Side(kind.left_keys, kind.left_time), _Side(kind.right_keys, kind.right_time))
         self._watermark = NO_WATERMARK
-        self._heard = [NO_WATERMARK, NO_WATERMARK]  #: how far each stream's own time has come
+        self._stream_times = [NO_WATERMARK, NO_WATERMARK]  #: how far each stream's own time has come
 
     def process(self, batch: Batch, port: int) -> Output:
         """Return the pairs that the new records of one side make with the kept ones of the other."""
-        mine, other = self._sides[port], self._sides[1 - port]
-        batch, letters = split_off_keyless(batch, mine.key_names, self._step)
+        side, other = self._sides[port], self._sides[1 - port]
+        batch, letters = split_off_keyless(batch, side.key_names, self._step)
         outputs: list[tuple[int, Batch]] = [] if letters is None else [(DEAD, letters)]
-        times: Array = batch.columns[mine.time]  # type: ignore[assignment]
-        late = times + self._kind.within_us < max(self._heard[port], self._watermark)
+        times: Array = batch.columns[side.time]  # type: ignore[assignment]
+        late = times + self._kind.within_us < max(self._stream_times[port], self._watermark)
         if late.any():
             outputs.append((LATE_LEFT if port == 0 else LATE_RIGHT, batch.filter(late)))
             batch = batch.filter(~late)
         if batch.length:
-            slots = self._slots(batch, mine)
-            rows, partners = other.partners(slots, batch.columns[mine.time], self._kind.within_us)  # type: ignore[arg-type]
-            mine.add(batch, slots, len(self._keys))
+            slots = self._slots(batch, side)
+            rows, partners = other.partners(slots, batch.columns[side.time], self._kind.within_us)  # type: ignore[arg-type]
+            side.add(batch, slots, len(self._keys))
             if len(rows):
-                outputs.append((0, self._paired(batch.take(rows), other.rows.take(partners), port)))
+                outputs.append((0, self._pair(batch.take(rows), other.rows.take(partners), port)))
         return outputs or None
 
     def _slots(self, batch: Batch, side: _Side) -> Array:
@@ -58,8 +58,8 @@ class JoinOperator(Operator):
             return self._keys.slots_of(batch)
         return self._keys.slots([batch.columns[name] for name in side.key_names])  # type: ignore[misc]
 
-    def _paired(self, new: Batch, kept: Batch, port: int) -> Batch:
-        left, right = (new, kept) if port == 0 else (kept, new)
+    def _pair(self, new: Batch, partners: Batch, port: int) -> Batch:
+        left, right = (new, partners) if port == 0 else (partners, new)
         columns: dict[str, Column] = dict(left.columns)
         for old, name in self._kind.renamed:
             columns[name] = right.columns[old]
@@ -68,7 +68,7 @@ class JoinOperator(Operator):
     def hear(self, port: int, watermark: int) -> None:
         """Learn how far one stream's time has come: what follows in it may be late; after the end, nothing is."""
         if watermark < END:
-            self._heard[port] = max(self._heard[port], watermark)
+            self._stream_times[port] = max(self._stream_times[port], watermark)
 
     def advance(self, watermark: int) -> Output:
         """Forget the records for which no partner can come any more; after the end, a later run may bring one."""
@@ -92,30 +92,32 @@ class JoinOperator(Operator):
 
     def snapshot(self, select: Select | None = None) -> bytes:
         """Save the kept records of the chosen keys."""
-        chosen = np.zeros(len(self._keys), np.bool_)
-        chosen[chosen_slots(self._keys, select)] = True
-        rows = [side.rows.filter(chosen[side.slots()]) for side in self._sides]
-        times = {"watermark": self._watermark, "heard": list(self._heard)}
-        return packed("join", {**times, "left": rows[0], "right": rows[1]})
+        mask = np.zeros(len(self._keys), np.bool_)
+        mask[select_slots(self._keys, select)] = True
+        rows = [side.rows.filter(mask[side.slots()]) for side in self._sides]
+        times = {"watermark": self._watermark, "heard": list(self._stream_times)}
+        return pack_state("join", {**times, "left": rows[0], "right": rows[1]})
 
     def restore(self, data: bytes) -> None:
         """Take over kept records."""
-        saved = unpacked("join", data)
-        self._watermark = max(self._watermark, saved["watermark"])
+        state = unpack_state("join", data)
+        self._watermark = max(self._watermark, state["watermark"])
         # what an earlier Headwater saved says how far both have come
-        self._heard = [max(pair) for pair in zip(self._heard, saved.get("heard", self._heard), strict=True)]
-        for side, rows in zip(self._sides, (saved["left"], saved["right"]), strict=True):
+        self._stream_times = [
+            max(pair) for pair in zip(self._stream_times, state.get("heard", self._stream_times), strict=True)
+        ]
+        for side, rows in zip(self._sides, (state["left"], state["right"]), strict=True):
             if rows.length:
                 slots = self._slots(rows, side)
                 side.add(rows, slots, len(self._keys))
 
     def forget(self, select: Select) -> None:
         """Drop the kept records of the chosen keys."""
-        gone = np.zeros(len(self._keys), np.bool_)
-        gone[chosen_slots(self._keys, select)] = True
+        mask = np.zeros(len(self._keys), np.bool_)
+        mask[select_slots(self._keys, select)] = True
         for side in self._sides:
-            stay = ~gone[side.slots()]
-            side.rebuild(side.slots()[stay], side.rows.filter(stay), len(self._keys))
+            rest = ~mask[side.slots()]
+            side.rebuild(side.slots()[rest], side.rows.filter(rest), len(self._keys))
 
 
 class _Side:
@@ -158,9 +160,9 @@ class _Side:
             room = int(n)
 
     def expire(self, before: int) -> None:
-        gone = self._times[: self.rows.length] < before
-        if 2 * gone.sum() >= max(self.rows.length, 1):
-            self.rebuild(self.slots()[~gone], self.rows.filter(~gone), len(self._head))
+        mask = self._times[: self.rows.length] < before
+        if 2 * mask.sum() >= max(self.rows.length, 1):
+            self.rebuild(self.slots()[~mask], self.rows.filter(~mask), len(self._head))
 
     def rebuild(self, slots: Array, rows: Batch, keys: int) -> None:
         slots = slots.copy()
@@ -170,9 +172,9 @@ class _Side:
             self.add(rows, slots, keys)
 
 
-def _room(array: Array, needed: int, fill: Any) -> Array:
-    if needed <= len(array):
+def _room(array: Array, size: int, fill: Any) -> Array:
+    if size <= len(array):
         return array
-    larger = np.full(max(2 * len(array), needed), fill, array.dtype)
+    larger = np.full(max(2 * len(array), size), fill, array.dtype)
     larger[: len(array)] = array
     return larger

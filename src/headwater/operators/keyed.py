@@ -16,8 +16,8 @@ from headwater.operators.fault_isolation import as_list, error_text, without_the
 from headwater.operators.keys import KeySlots, without_key
 from headwater.operators.operator import DEAD, FrozenState, Operator, Output, Select, dead_letters
 from headwater.operators.retry import PartlyError
-from headwater.operators.snapshot import packed, unpacked
-from headwater.operators.stateless import fitted, records_batch
+from headwater.operators.snapshot import pack_state, unpack_state
+from headwater.operators.stateless import fit_columns, records_batch
 
 _LARGE = 2**17  #: bytes of cells that are copied before a batch without a second thought
 _MANY = 256  #: slots to a record, from which on looking through all slots takes longer than copying some twice
@@ -40,7 +40,7 @@ def with_letters(out: Batch | None, letters: Batch | None) -> Output:
     return [(DEAD, letters)] if out is None else [(0, out), (DEAD, letters)]
 
 
-def joined(*letters: Batch | None) -> Batch | None:
+def combine(*letters: Batch | None) -> Batch | None:
     """Return dead letters of several reasons together, None when there are none."""
     some = [each for each in letters if each is not None]
     return concat_batches(some) if some else None
@@ -51,12 +51,12 @@ class ProcessOperator(Operator):
 
     stateless = False
 
-    def __init__(self, kind: Process, step: str, given: Schema, out: Schema, *, in_turn: bool = False) -> None:
+    def __init__(self, kind: Process, step: str, schema: Schema, out: Schema, *, in_turn: bool = False) -> None:
         """`in_turn` has it stop at a record that breaks the function, with what came of those before it."""
-        self._kind, self._step, self._given, self._out = kind, step, given, out
+        self._kind, self._step, self._schema, self._out = kind, step, schema, out
         self._in_turn = in_turn
         self._states: dict[tuple[Any, ...], Any] = {}
-        self._touched: set[tuple[Any, ...]] | None = None  #: keys since it was last frozen; None until it is
+        self._dirty: set[tuple[Any, ...]] | None = None  #: keys since it was last frozen; None until it is
 
     def process(self, batch: Batch, port: int) -> Output:
         """Return the results of the records, in order; those that break the function are dead letters."""
@@ -71,14 +71,14 @@ class ProcessOperator(Operator):
         for i, record in enumerate(batch.rows()):
             key = keys[i] if keys else ()
             try:
-                made = self._one(key, record)
+                records = self._one(key, record)
             except Exception as error:
                 if self._in_turn:
                     raise PartlyError(error, i, records_batch(results, rows, self._out, batch)) from error
                 broken.append((i, error_text(error)))
                 continue
-            results += made
-            rows += [i] * len(made)
+            results += records
+            rows += [i] * len(records)
         out = records_batch(results, rows, self._out, batch)
         if broken:
             more = dead_letters(self._step, [why for _, why in broken], batch.take(np.array([i for i, _ in broken])))
@@ -95,72 +95,75 @@ class ProcessOperator(Operator):
             bad = without_key(whole, self._kind.keys)
             assert bad is not None
             row = int(np.flatnonzero(~bad)[error.row])
-            passed = letters.slice(0, int(bad[:row].sum()))
-            raise PartlyError(error.cause, row, [(DEAD, passed), *as_list(error.done)]) from error.cause
+            letters_before = letters.slice(0, int(bad[:row].sum()))
+            raise PartlyError(error.cause, row, [(DEAD, letters_before), *as_list(error.outputs)]) from error.cause
 
     def _one(self, key: tuple[Any, ...], record: dict[str, Any]) -> list[dict[str, Any]]:
-        if self._touched is not None:
-            self._touched.add(key)  # before, since a function may change what it was given and fail then
+        if self._dirty is not None:
+            self._dirty.add(key)  # before, since a function may change what it was given and fail then
         answer = self._kind.function(self._states.get(key), record)
         if not isinstance(answer, tuple) or len(answer) != 2:
             raise TypeError(f"a process function returns (state, result), got {answer!r}")
         state, result = answer
-        made = [] if result is None else list(result) if isinstance(result, list | tuple) else [result]
-        records_batch(made, [0] * len(made), self._out, Batch({}, 1, np.zeros((1, 2), np.int64)))  # fits, or raises
+        records = [] if result is None else list(result) if isinstance(result, list | tuple) else [result]
+        one = Batch({}, 1, np.zeros((1, 2), np.int64))
+        records_batch(records, [0] * len(records), self._out, one)  # fits, or raises
         if state is None:
             self._states.pop(key, None)
         else:
             self._states[key] = state
-        return made
+        return records
 
     def snapshot(self, select: Select | None = None) -> bytes:
         """Save each chosen key and its state."""
-        keys = self._chosen(select)
-        return packed("process", {"keys": [list(key) for key in keys], "states": [self._states[key] for key in keys]})
+        keys = self._select_keys(select)
+        return pack_state(
+            "process", {"keys": [list(key) for key in keys], "states": [self._states[key] for key in keys]}
+        )
 
     def freeze(self, *, whole: bool) -> FrozenState:
         """Return all keys, or those that came since; encoded at once, since functions may change what they were given."""
-        touched, self._touched = self._touched, set()
-        if whole or touched is None:
+        dirty, self._dirty = self._dirty, set()
+        if whole or dirty is None:
             data = self.snapshot()
             return FrozenState(True, lambda: data)
-        there = [key for key in touched if key in self._states]
-        changed = {
-            "keys": [list(key) for key in there],
-            "states": [self._states[key] for key in there],
-            "gone": [list(key) for key in touched if key not in self._states],
+        keys = [key for key in dirty if key in self._states]
+        changes = {
+            "keys": [list(key) for key in keys],
+            "states": [self._states[key] for key in keys],
+            "gone": [list(key) for key in dirty if key not in self._states],
         }
-        data = packed("process changes", changed)
+        data = pack_state("process changes", changes)
         return FrozenState(False, lambda: data)
 
     def change(self, data: bytes) -> None:
         """Take over keys that had changed, and forget those that were gone."""
-        saved = unpacked("process changes", data)
-        self._take_over(saved)
-        for key in saved["gone"]:
+        state = unpack_state("process changes", data)
+        self._take_over(state)
+        for key in state["gone"]:
             self._states.pop(tuple(key), None)
 
     def restore(self, data: bytes) -> None:
         """Take over saved keys."""
-        self._take_over(unpacked("process", data))
+        self._take_over(unpack_state("process", data))
 
-    def _take_over(self, saved: dict[str, Any]) -> None:
-        for key, state in zip(saved["keys"], saved["states"], strict=True):
+    def _take_over(self, content: dict[str, Any]) -> None:
+        for key, state in zip(content["keys"], content["states"], strict=True):
             self._states[tuple(key)] = state
 
     def forget(self, select: Select) -> None:
         """Drop the chosen keys."""
-        for key in self._chosen(select):
+        for key in self._select_keys(select):
             del self._states[key]
 
-    def _chosen(self, select: Select | None) -> list[tuple[Any, ...]]:
+    def _select_keys(self, select: Select | None) -> list[tuple[Any, ...]]:
         keys = list(self._states)
         if select is None or not keys:
             return keys
-        schema = self._given.only(self._kind.keys)
+        schema = self._schema.only(self._kind.keys)
         columns = Batch.of_rows([dict(zip(schema, key, strict=True)) for key in keys], schema).columns
-        chosen = select.rows(list(columns.values()))  # type: ignore[arg-type]
-        return [key for key, there in zip(keys, chosen.tolist(), strict=True) if there]
+        mask = select.rows(list(columns.values()))  # type: ignore[arg-type]
+        return [key for key, inside in zip(keys, mask.tolist(), strict=True) if inside]
 
 
 class ScanOperator(Operator):
@@ -168,33 +171,33 @@ class ScanOperator(Operator):
 
     stateless = False
 
-    def __init__(self, kind: KeyedScan, step: str, given: Schema, out: Schema) -> None:
-        self._kind, self._step, self._out, self._given = kind, step, out, given
+    def __init__(self, kind: KeyedScan, step: str, schema: Schema, out: Schema) -> None:
+        self._kind, self._step, self._out, self._schema = kind, step, out, schema
         self._scan, self._makes = kind.scan, makes_of(kind.scan)
-        self._keys = KeySlots(given, kind.keys)
-        self._state = {name: _filled(cell, 64) for name, cell in self._scan.state.items()}
+        self._keys = KeySlots(schema, kind.keys)
+        self._state = {name: _new_cells(cell, 64) for name, cell in self._scan.state.items()}
         self._capacity = 64
-        self._touched: Array | None = None  #: which slots changed since it was last frozen; None until it is
+        self._dirty: Array | None = None  #: which slots changed since it was last frozen; None until it is
         self._cell_bytes = sum(array[:1].nbytes for array in self._state.values())
 
     def process(self, batch: Batch, port: int) -> Output:
         """Return the scan's results for the batch."""
         batch, letters = split_off_keyless(batch, self._kind.keys, self._step)
         try:
-            out = self._scanned(batch)
+            out = self._run_scan(batch)
         except Exception as error:
-            outputs = without_the_broken(self._scanned, batch, error, self._step)
+            outputs = without_the_broken(self._run_scan, batch, error, self._step)
             return outputs + ([(DEAD, letters)] if letters is not None else [])
         return with_letters(out, letters)
 
-    def _scanned(self, batch: Batch) -> Batch | None:
+    def _run_scan(self, batch: Batch) -> Batch | None:
         """Run the scan; when it fails, the cells are what they were before."""
         slots = self._keys.slots_of(batch)
         self._grow()
-        touched = self._once_each(slots)
-        before = {name: array.take(touched, axis=0) for name, array in self._state.items()}
-        if self._touched is not None:
-            self._touched[slots] = True
+        unique_slots = self._once_each(slots)
+        before = {name: array.take(unique_slots, axis=0) for name, array in self._state.items()}
+        if self._dirty is not None:
+            self._dirty[slots] = True
         try:
             result = self._scan.run(batch, slots, self._state)
             rows, columns = result if isinstance(result, tuple) else (None, result)
@@ -203,10 +206,10 @@ class ScanOperator(Operator):
                 raise TypeError(
                     f"{type(self._scan).__name__} says that it makes {listed(self._makes)}, and made {more}"
                 )
-            out = fitted(columns, self._out, batch, rows)
+            out = fit_columns(columns, self._out, batch, rows)
         except Exception:
             for name, values in before.items():
-                self._state[name][touched] = values
+                self._state[name][unique_slots] = values
             raise
         return out if out is not None and out.length else None
 
@@ -214,9 +217,9 @@ class ScanOperator(Operator):
         """Return the slots without those that come again; as they are where copying those is quicker than finding them."""
         if len(slots) * self._cell_bytes < _LARGE or self._capacity > _MANY * len(slots):
             return slots
-        there = np.zeros(self._capacity, np.bool_)
-        there[slots] = True
-        return np.flatnonzero(there)
+        mask = np.zeros(self._capacity, np.bool_)
+        mask[slots] = True
+        return np.flatnonzero(mask)
 
     def _grow(self) -> None:
         capacity = self._capacity
@@ -225,32 +228,32 @@ class ScanOperator(Operator):
         added = capacity - self._capacity
         if not added:
             return
-        before, self._state = self._state, {name: _filled(cell, capacity) for name, cell in self._scan.state.items()}
+        before, self._state = self._state, {name: _new_cells(cell, capacity) for name, cell in self._scan.state.items()}
         for name, array in before.items():
             self._state[name][: self._capacity] = array
-        if self._touched is not None:
-            self._touched = np.concatenate([self._touched, np.zeros(added, np.bool_)])
+        if self._dirty is not None:
+            self._dirty = np.concatenate([self._dirty, np.zeros(added, np.bool_)])
         self._capacity = capacity
 
     def snapshot(self, select: Select | None = None) -> bytes:
         """Save the chosen keys and their cells."""
-        return self._packed(self._copied(self._chosen(select)))
+        return self._pack(self._copy_of(self._select_keys(select)))
 
     def freeze(self, *, whole: bool) -> FrozenState:
         """Return copies of all cells, or of those that changed."""
-        touched, self._touched = self._touched, np.zeros(self._capacity, np.bool_)
-        whole = whole or touched is None
-        slots = np.arange(len(self._keys)) if touched is None or whole else np.flatnonzero(touched)
-        copied = self._copied(slots)
-        return FrozenState(whole, lambda: self._packed(copied))
+        dirty, self._dirty = self._dirty, np.zeros(self._capacity, np.bool_)
+        whole = whole or dirty is None
+        slots = np.arange(len(self._keys)) if dirty is None or whole else np.flatnonzero(dirty)
+        copy = self._copy_of(slots)
+        return FrozenState(whole, lambda: self._pack(copy))
 
-    def _copied(self, slots: Array) -> dict[str, Any]:
+    def _copy_of(self, slots: Array) -> dict[str, Any]:
         every = len(slots) == len(self._keys)  # then they are in order, and a plain copy is several times as fast
         cells = {name: array[: len(slots)].copy() if every else array[slots] for name, array in self._state.items()}
         return {"slots": len(slots), "keys": self._keys.columns(slots), "cells": cells}
 
-    def _packed(self, copied: dict[str, Any]) -> bytes:
-        return packed(self._label, copied)
+    def _pack(self, copy: dict[str, Any]) -> bytes:
+        return pack_state(self._label, copy)
 
     def change(self, data: bytes) -> None:
         """Take over cells that had changed: a key's cells replace those it has."""
@@ -258,37 +261,37 @@ class ScanOperator(Operator):
 
     def restore(self, data: bytes) -> None:
         """Take over saved keys and their cells."""
-        saved = unpacked(self._label, data)
-        if saved["cells"].keys() != self._state.keys():
+        state = unpack_state(self._label, data)
+        if state["cells"].keys() != self._state.keys():
             raise SnapshotError(
-                f"step {self._step!r} keeps {list(self._state)}, but the snapshot has {list(saved['cells'])}"
+                f"step {self._step!r} keeps {list(self._state)}, but the snapshot has {list(state['cells'])}"
             )
-        count, known = saved["slots"], len(self._keys)
+        count, key_count = state["slots"], len(self._keys)
         if not count:
             return
-        self._touched = None  # what came from elsewhere is in no checkpoint of this run: the next has all
-        self._keys.reserve(known + count)
-        slots = self._keys.slots_of(Batch(saved["keys"], count, np.zeros((count, 2), np.int64)))
-        if not known and count >= self._capacity:  # they are all there is, in order: no need to copy them
-            self._state = {name: saved["cells"][name] for name in self._state}
+        self._dirty = None  # what came from elsewhere is in no checkpoint of this run: the next has all
+        self._keys.reserve(key_count + count)
+        slots = self._keys.slots_of(Batch(state["keys"], count, np.zeros((count, 2), np.int64)))
+        if not key_count and count >= self._capacity:  # they are all there is, in order: no need to copy them
+            self._state = {name: state["cells"][name] for name in self._state}
             self._capacity = count
             return
         self._grow()
-        for name, values in saved["cells"].items():
+        for name, values in state["cells"].items():
             self._state[name][slots] = values
 
     def forget(self, select: Select) -> None:
         """Drop the chosen keys."""
-        gone = np.zeros(len(self._keys), np.bool_)
-        gone[self._chosen(select)] = True
-        stay = np.flatnonzero(~gone)
-        fresh = {name: _filled(cell, self._capacity) for name, cell in self._scan.state.items()}
+        mask = np.zeros(len(self._keys), np.bool_)
+        mask[self._select_keys(select)] = True
+        rest = np.flatnonzero(~mask)
+        fresh = {name: _new_cells(cell, self._capacity) for name, cell in self._scan.state.items()}
         for name, array in fresh.items():
-            array[: len(stay)] = self._state[name][stay]
+            array[: len(rest)] = self._state[name][rest]
         self._state = fresh
-        self._keys.keep(stay)
+        self._keys.keep(rest)
 
-    def _chosen(self, select: Select | None) -> Array:
+    def _select_keys(self, select: Select | None) -> Array:
         slots = np.arange(len(self._keys))
         if select is None or not len(slots) or not self._kind.keys:
             return slots
@@ -300,7 +303,7 @@ class ScanOperator(Operator):
         return f"scan {type(self._scan).__name__}"
 
 
-def _filled(cell: Cell, slots: int) -> Array:
+def _new_cells(cell: Cell, slots: int) -> Array:
     if cell.initial == 0:  # memory that is not touched before it is used
         return np.zeros((slots, *cell.shape), cell.dtype)
     return np.full((slots, *cell.shape), cell.initial, cell.dtype)

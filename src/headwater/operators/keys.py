@@ -40,8 +40,8 @@ class KeySlots:
         """Return the slot of each row's key."""
         if not self.names:
             raise AssertionError("without key columns, use slots_of")
-        found: Array = self._index.slots(columns)
-        return found
+        slots: Array = self._index.slots(columns)
+        return slots
 
     def reserve(self, count: int) -> None:
         """Make room for so many keys, which are about to come."""
@@ -59,10 +59,10 @@ class KeySlots:
         """Return the key columns of these slots."""
         if not self.names:
             return {}
-        found = self._index.keys(slots)
+        columns = self._index.keys(slots)
         return {
             name: Text(column.data, column.offsets) if kind == "text" else _as(column, kind)
-            for name, kind, column in zip(self.names, self._types, found, strict=True)
+            for name, kind, column in zip(self.names, self._types, columns, strict=True)
         }
 
     @property
@@ -82,21 +82,21 @@ class IdleKeys:
     """Says when to look for keys that nothing is kept of: the more are in use, the more may be known."""
 
     def __init__(self) -> None:
-        self._allowed = IDLE_KEYS
+        self._limit = IDLE_KEYS
         self.forgotten = 0  #: how many keys were forgotten so far
 
-    def may_be_many(self, known: int) -> bool:
+    def may_be_many(self, count: int) -> bool:
         """Say whether idle keys may be the greater part of those known."""
-        return known > self._allowed
+        return count > self._limit
 
     def worth(self, idle: int) -> bool:
         """Say whether forgetting so many is worth starting over without them."""
         return idle > IDLE_KEYS // 2
 
-    def note(self, known: int, left: int) -> None:
+    def note(self, count: int, remaining: int) -> None:
         """Learn that of the known keys these many are left."""
-        self.forgotten += known - left
-        self._allowed = IDLE_KEYS + 2 * left
+        self.forgotten += count - remaining
+        self._limit = IDLE_KEYS + 2 * remaining
 
 
 def _as(column: Any, kind: str) -> Array:
@@ -109,16 +109,16 @@ def without_key(batch: Batch, names: tuple[str, ...]) -> Array | None:
     bad = None
     for name in names:
         values, valid = parts(batch.columns[name])
-        lacking = None if valid is None else ~valid
+        missing = None if valid is None else ~valid
         if isinstance(values, np.ndarray) and values.dtype.kind == "f":
             nan = np.isnan(values)
-            lacking = nan if lacking is None else lacking | nan
-        if lacking is not None and lacking.any():
-            bad = lacking if bad is None else bad | lacking
+            missing = nan if missing is None else missing | nan
+        if missing is not None and missing.any():
+            bad = missing if bad is None else bad | missing
     return bad
 
 
-def chosen_slots(keys: KeySlots, select: Select | None) -> Array:
+def select_slots(keys: KeySlots, select: Select | None) -> Array:
     """Return the slots of the keys that `select` chooses, or of all."""
     slots = np.arange(len(keys))
     if select is None or not len(slots) or not keys.names:

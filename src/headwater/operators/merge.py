@@ -11,7 +11,7 @@ from headwater.data.schema import Schema
 from headwater.operators.arrivals import Arrivals
 from headwater.operators.chunk import Chunk
 from headwater.operators.operator import Operator, Output, Select
-from headwater.operators.snapshot import packed, unpacked
+from headwater.operators.snapshot import pack_state, unpack_state
 
 _KIND = "merged queries"
 
@@ -61,11 +61,11 @@ class MergeOperator(Operator):
 
     def snapshot(self, select: Select | None = None) -> bytes:
         """Save what waits."""
-        return packed(_KIND, self._arrivals.save(select))
+        return pack_state(_KIND, self._arrivals.save(select))
 
     def restore(self, data: bytes) -> None:
         """Take over what waited elsewhere."""
-        self._arrivals.load(unpacked(_KIND, data))
+        self._arrivals.load(unpack_state(_KIND, data))
 
     def forget(self, select: Select) -> None:
         """Drop what waits."""

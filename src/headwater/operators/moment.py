@@ -36,8 +36,8 @@ class Moment:
     waiting: dict[str, list[Batch]] = field(default_factory=dict)  #: what no sink has yet, in order
     #: what had come from a source whose sender has forgotten it, and no step has yet: records, and words about event time
     arrived: dict[str, list[Batch]] = field(default_factory=dict)
-    told: dict[str, int] = field(default_factory=dict)  #: how far time has come at sources that tell it
+    source_watermarks: dict[str, int] = field(default_factory=dict)  #: how far time has come at sources that tell it
 
     def watermarks(self) -> Mapping[str, int]:
         """Return how far time has come behind each step, and behind sources that tell it."""
-        return {**self.told, **{name: step.watermark for name, step in self.steps.items()}}
+        return {**self.source_watermarks, **{name: step.watermark for name, step in self.steps.items()}}

@@ -122,9 +122,9 @@ class Select:
 
     def rows(self, columns: list[Array | Text]) -> Array:
         """Return which rows of these key columns are chosen."""
-        hashed = columns if self.by is None else [columns[place] for place in self.by]
-        chosen: Array = (partitions(hashed, self.of) == self.part) != self._others
-        return chosen
+        key_columns = columns if self.by is None else [columns[place] for place in self.by]
+        mask: Array = (partitions(key_columns, self.of) == self.part) != self._others
+        return mask
 
     def others(self) -> Select:
         """Return what chooses all keys that this does not."""
@@ -175,7 +175,7 @@ def split_off_broken(error: RecordError, batch: Batch, step: str) -> tuple[Batch
     return batch.filter(~bad), dead_letters(step, error.reasons, batch.filter(bad))
 
 
-def computed(compute: Callable[[Batch], T], batch: Batch, step: str) -> tuple[Batch, T, Batch | None]:
+def compute_or_reject(compute: Callable[[Batch], T], batch: Batch, step: str) -> tuple[Batch, T, Batch | None]:
     """Return the records for which `compute` has an answer, what it gave for them, and dead letters for the others.
 
     For steps that keep state: they compute before they change anything, since they cannot be tried again.
@@ -185,8 +185,8 @@ def computed(compute: Callable[[Batch], T], batch: Batch, step: str) -> tuple[Ba
     except RecordError as error:
         rest, letters = split_off_broken(error, batch, step)
     # of several columns, the first that fails may hide what others say of the rest
-    rest, found, more = computed(compute, rest, step)
-    return rest, found, letters if more is None else concat_batches([letters, more])
+    rest, values, more = compute_or_reject(compute, rest, step)
+    return rest, values, letters if more is None else concat_batches([letters, more])
 
 
 def _as_json(row: dict[str, object], encode: object) -> bytes:
@@ -201,7 +201,7 @@ def _as_unicode(text: str) -> str:
     return text.encode("utf-8", "backslashreplace").decode()
 
 
-def rejected(step: str, text: str, error: str) -> Batch:
+def rejection_letter(step: str, text: str, error: str) -> Batch:
     """Return a dead letter for something that is not even a record."""
     columns = {"step": [step], "error": [_as_unicode(error)], "record": [_as_unicode(text)]}
     return Batch.of(columns, DEAD_LETTER_SCHEMA)

@@ -15,7 +15,7 @@ from headwater.flow.steps import WindowAggregate
 from headwater.flow.windows import Count
 from headwater.operators.fault_isolation import as_list
 from headwater.operators.operator import Operator, Output, Select
-from headwater.operators.snapshot import packed, unpacked
+from headwater.operators.snapshot import pack_state, unpack_state
 
 _AT = "\0at"  #: the column that the windows go by: no user's column has such a name
 
@@ -34,7 +34,7 @@ class ProcessingTimeOperator(Operator):
     def __init__(
         self,
         kind: WindowAggregate,
-        given: Schema,
+        schema: Schema,
         make: Callable[[WindowAggregate, Schema], Operator],
         now_us: Callable[[], int] = lambda: latest_ns() // 1000,
         steady_us: Callable[[], int] = lambda: now_ns() // 1000,
@@ -42,23 +42,23 @@ class ProcessingTimeOperator(Operator):
         """`now_us` tells the moment by a clock that may be set, `steady_us` by one that nobody sets."""
         assert not isinstance(kind.window, Count)
         window = replace(kind.window, time="event")
-        self._made = partial(make, replace(kind, window=window, time=_AT), given.with_fields({_AT: "time"}))
-        self._inner = self._made()
+        self._make = partial(make, replace(kind, window=window, time=_AT), schema.with_fields({_AT: "time"}))
+        self._inner = self._make()
         self._clock, self._steady = now_us, steady_us
-        self._now_us, self._looked_us = 0, steady_us()
+        self._now_us, self._last_us = 0, steady_us()
 
     def process(self, batch: Batch, port: int) -> Output:
         """Close the windows whose time is up, and take the records into those that are open."""
-        closed = self.tick()
+        results = self.tick()
         at = np.full(batch.length, self._now_us, np.int64)
-        stamped = Batch({**batch.columns, _AT: at}, batch.length, batch.stamps)
-        return [*as_list(closed), *as_list(self._inner.process(stamped, port))]
+        with_time = Batch({**batch.columns, _AT: at}, batch.length, batch.stamps)
+        return [*as_list(results), *as_list(self._inner.process(with_time, port))]
 
     def tick(self) -> Output:
         """Close the windows whose time is up."""
         steady_us = self._steady()
-        self._now_us = max(self._now_us + steady_us - self._looked_us, self._clock())
-        self._looked_us = steady_us
+        self._now_us = max(self._now_us + steady_us - self._last_us, self._clock())
+        self._last_us = steady_us
         return self._inner.advance(self._now_us)
 
     def advance(self, watermark: int) -> Output:
@@ -68,18 +68,18 @@ class ProcessingTimeOperator(Operator):
         """
         if watermark < END:
             return None
-        closing, self._inner = self._inner, self._made()
+        closing, self._inner = self._inner, self._make()
         return closing.advance(END)
 
     def snapshot(self, select: Select | None = None) -> bytes:
         """Save the windows that are open, and how far the time has come."""
-        return packed("processing time", {"windows": self._inner.snapshot(select), "now": self._now_us})
+        return pack_state("processing time", {"windows": self._inner.snapshot(select), "now": self._now_us})
 
     def restore(self, data: bytes) -> None:
         """Take over windows that were open; they close when their time is up, at once if it is."""
-        saved = unpacked("processing time", data)
-        self._now_us = max(self._now_us, saved["now"])
-        self._inner.restore(saved["windows"])
+        state = unpack_state("processing time", data)
+        self._now_us = max(self._now_us, state["now"])
+        self._inner.restore(state["windows"])
 
     def forget(self, select: Select) -> None:
         """Drop the chosen keys."""

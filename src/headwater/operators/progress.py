@@ -7,7 +7,7 @@ import numpy as np
 from headwater.data.batch import END, NO_WATERMARK, Batch
 from headwater.data.column import Array, Nullable
 from headwater.operators.kernels.clocks import run_on
-from headwater.operators.keyed import joined, split_off_keyless
+from headwater.operators.keyed import combine, split_off_keyless
 from headwater.operators.operator import dead_letters
 
 
@@ -20,47 +20,47 @@ class Progress:
 
     def __init__(self, lag_us: int | None) -> None:
         self._lag_us = lag_us
-        self.now = self.passed = NO_WATERMARK  #: by records and watermarks; by watermarks alone
+        self.now = self.watermark_us = NO_WATERMARK  #: by records and watermarks; by watermarks alone
 
     def pass_(self, watermark: int) -> int:
         """Learn of a watermark and return the time that it lets pass: `NO_WATERMARK` for none, `END` for all."""
-        reached = self.reached(watermark)
-        if NO_WATERMARK < reached < END:
-            self.passed = max(self.passed, reached)
-            self.now = max(self.now, self.passed)
-        return reached
+        time = self.time_of(watermark)
+        if NO_WATERMARK < time < END:
+            self.watermark_us = max(self.watermark_us, time)
+            self.now = max(self.now, self.watermark_us)
+        return time
 
-    def reached(self, watermark: int) -> int:
+    def time_of(self, watermark: int) -> int:
         """Return the time that a watermark would let pass."""
         if watermark >= END:
             return END
         if self._lag_us is None or watermark <= NO_WATERMARK + self._lag_us:
             return NO_WATERMARK
-        return max(self.passed, watermark - self._lag_us)
+        return max(self.watermark_us, watermark - self._lag_us)
 
-    def since_passed(self, times: Array) -> Array:
+    def at_least_watermark(self, times: Array) -> Array:
         """Return times of records, each not before what watermarks have passed: a late one counts as of that time.
 
         Only a late record is changed, and a late one always comes after the watermark that makes it so; hence the batches
         in which records come make no difference.
         """
-        return np.maximum(times, self.passed)
+        return np.maximum(times, self.watermark_us)
 
     def in_order(self, times: Array) -> Array:
         """Return times of records that never run back, and remember the last."""
-        found: Array = np.maximum.accumulate(np.maximum(times, self.now))
-        self.now = int(found[-1])
-        return found
+        out: Array = np.maximum.accumulate(np.maximum(times, self.now))
+        self.now = int(out[-1])
+        return out
 
     def in_order_by_key(self, times: Array, slots: Array, clocks: Array) -> Array:
         """Return times of records that never run back within a key, and move the clocks of their keys on."""
-        found = np.maximum(times, self.passed)
-        run_on(found, slots, clocks)
-        return found
+        out = np.maximum(times, self.watermark_us)
+        run_on(out, slots, clocks)
+        return out
 
-    def load(self, now: int, passed: int) -> None:
+    def load(self, now: int, watermark_us: int) -> None:
         """Take over from another clock."""
-        self.now, self.passed = max(self.now, now), max(self.passed, passed)
+        self.now, self.watermark_us = max(self.now, now), max(self.watermark_us, watermark_us)
 
 
 def split_off(batch: Batch, keys: tuple[str, ...], time: str | None, step: str) -> tuple[Batch, Batch | None]:
@@ -73,4 +73,4 @@ def split_off(batch: Batch, keys: tuple[str, ...], time: str | None, step: str) 
         step, [f"the time, {time!r}, is missing"] * int((~column.valid).sum()), batch.filter(~column.valid)
     )
     batch = batch.filter(column.valid)
-    return batch, joined(letters, timeless)
+    return batch, combine(letters, timeless)

@@ -66,22 +66,22 @@ class Queue:
     def take(self, count: int) -> list[QueueEntry]:
         """Take `count` records from the front; a batch that reaches further is cut."""
         entries = self.entries
-        taken = []
+        head = []
         while count:
             entry = entries.popleft()
             if entry.size > count:
                 entry, rest = _cut(entry, count)
                 entries.appendleft(rest)
-            taken.append(entry)
+            head.append(entry)
             count -= entry.size
-        return taken
+        return head
 
     def take_urgent(self) -> list[QueueEntry]:
         """Take the words at the front that were put before all that waited."""
-        entries, taken = self.entries, []
+        entries, words = self.entries, []
         while entries and entries[0].control is not None and entries[0].control.kind == "snapshot":
-            taken.append(entries.popleft())
-        return taken
+            words.append(entries.popleft())
+        return words
 
     def records(self) -> int:
         """Return how many records wait here."""

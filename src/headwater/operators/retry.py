@@ -8,19 +8,19 @@ from headwater.operators.operator import Output
 
 
 class PartlyError(Exception):
-    """A step failed at one record (`row`) of a batch, and has answers for those before it (`done`); raised under `retry`."""
+    """A step failed at one record (`row`) of a batch; `outputs` came of those before it. Raised under `retry`."""
 
-    def __init__(self, cause: Exception, row: int, done: Output) -> None:
+    def __init__(self, cause: Exception, row: int, outputs: Output) -> None:
         super().__init__(str(cause))
-        self.cause, self.row, self.done = cause, row, done
+        self.cause, self.row, self.outputs = cause, row, outputs
 
 
 class RetryError(Exception):
-    """`rest` of a batch is to be tried again after a pause; `done` came of the `count` records before it."""
+    """`rest` of a batch is to be tried again after a pause; `outputs` came of the `count` records before it."""
 
-    def __init__(self, rest: Batch, pause_ns: int, done: Output = None, count: int = 0) -> None:
+    def __init__(self, rest: Batch, pause_ns: int, outputs: Output = None, count: int = 0) -> None:
         super().__init__("to be tried again")
-        self.rest, self.pause_ns, self.done, self.count = rest, pause_ns, done, count
+        self.rest, self.pause_ns, self.outputs, self.count = rest, pause_ns, outputs, count
 
 
 class Attempts:

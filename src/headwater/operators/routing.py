@@ -50,20 +50,20 @@ class Router:
         """Send a batch along a route; instances that get no record still learn how far time has come."""
         targets = route.targets
         if len(targets) == 1 or route.grouping == "one":
-            chosen = targets[:1]
+            receivers = targets[:1]
         elif route.grouping == "all":
-            chosen = targets
+            receivers = targets
         elif route.grouping == "key":
             _send_by_key(route, batch, watermark, deliveries)
             return
         else:
             at = self._next.get(id(route), self._number) % len(targets)
             self._next[id(route)] = at + 1
-            chosen = targets[at : at + 1]
-        for to, channel in chosen:
+            receivers = targets[at : at + 1]
+        for to, channel in receivers:
             deliveries.append(Delivery(to, channel, batch, watermark, batch.length))
-        if watermark > NO_WATERMARK and len(chosen) < len(targets):
-            _send_time([target for target in targets if target not in chosen], watermark, deliveries)
+        if watermark > NO_WATERMARK and len(receivers) < len(targets):
+            _send_time([target for target in targets if target not in receivers], watermark, deliveries)
 
 
 def _send_by_key(route: Route, batch: Batch, watermark: int, deliveries: list[Delivery]) -> None:

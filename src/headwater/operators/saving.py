@@ -17,14 +17,14 @@ class Saving:
     before the channel's own barrier was sent before its sender was saved: it is processed, and kept for the checkpoint too.
     """
 
-    def __init__(self, number: int, saved: dict[str, Any], pending: set[int]) -> None:
-        self.number, self.saved = number, saved
+    def __init__(self, number: int, state: dict[str, Any], pending: set[int]) -> None:
+        self.number, self.state = number, state
         self.pending = pending  #: the channels whose barriers have not come
-        self.kept: list[tuple[int, Batch | None, int]] = []  #: channel, records and watermark of what came since
+        self.in_flight: list[tuple[int, Batch | None, int]] = []  #: channel, records and watermark of what came since
 
     def result(self) -> dict[str, Any]:
         """Return what the checkpoint has of the task, for `Task.load`."""
-        return {**self.saved, "queue": [list(each) for each in self.kept]}
+        return {**self.state, "queue": [list(each) for each in self.in_flight]}
 
 
 class Saver:
@@ -75,7 +75,7 @@ class Saver:
         saving = self.saving
         if saving is None or channel not in saving.pending or (batch is None and watermark == NO_WATERMARK):
             return
-        saving.kept.append((channel, batch, watermark))
+        saving.in_flight.append((channel, batch, watermark))
         if watermark == END:
             saving.pending.discard(channel)
             self._end()
@@ -84,11 +84,11 @@ class Saver:
         number = control.number
         self.begun, self.saving = number, None
         try:
-            saved = self._freeze(number, self.saves_whole(number))
+            state = self._freeze(number, self.saves_whole(number))
         except Exception as error:  # told to who makes the checkpoint: this one comes to nothing
             self.on_saved(number, error)
         else:
-            self.saving = Saving(number, saved, self._channels.open())
+            self.saving = Saving(number, state, self._channels.open())
         return control if control.kind == "last" else Control("barrier", number)
 
     def _keep_waiting(self, entries: Sequence[QueueEntry], number: int) -> None:

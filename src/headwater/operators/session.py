@@ -13,9 +13,9 @@ from headwater.data.schema import Schema
 from headwater.flow.steps import WindowAggregate
 from headwater.flow.windows import Session
 from headwater.operators.accumulate import Accumulators
-from headwater.operators.keyed import joined, split_off_keyless
-from headwater.operators.operator import DEAD, Operator, Output, Select, computed, dead_letters
-from headwater.operators.snapshot import packed, unpacked
+from headwater.operators.keyed import combine, split_off_keyless
+from headwater.operators.operator import DEAD, Operator, Output, Select, compute_or_reject, dead_letters
+from headwater.operators.snapshot import pack_state, unpack_state
 from headwater.operators.time_window import LATE
 
 Key = tuple[Any, ...]
@@ -27,12 +27,12 @@ class SessionOperator(Operator):
     stateless = False
     late = (LATE,)
 
-    def __init__(self, kind: WindowAggregate, step: str, given: Schema) -> None:
+    def __init__(self, kind: WindowAggregate, step: str, schema: Schema) -> None:
         assert isinstance(kind.window, Session)
         assert kind.time is not None
         self._gap, self._step, self._names, self._time = kind.window.gap_us, step, kind.keys, kind.time
-        self._given = given
-        self._sums = Accumulators(kind.aggregates, given)
+        self._schema = schema
+        self._sums = Accumulators(kind.aggregates, schema)
         self._open: dict[Key, list[_Session]] = {}
         self._deadlines: list[tuple[int, int, Key]] = []  #: heap of (end + gap, number, key); may be out of date
         self._free: list[int] = []
@@ -42,8 +42,8 @@ class SessionOperator(Operator):
     def process(self, batch: Batch, port: int) -> Output:
         """Take records into their sessions; one too old for any open session is late."""
         batch, letters = split_off_keyless(batch, self._names, self._step)
-        batch, inputs, more = computed(self._sums.inputs, batch, self._step)
-        letters = joined(letters, more)
+        batch, inputs, more = compute_or_reject(self._sums.inputs, batch, self._step)
+        letters = combine(letters, more)
         times: list[Any] = batch.columns[self._time].tolist()
         keys: list[Key] = list(zip(*(batch.columns[name].tolist() for name in self._names), strict=True))
         sessions = [self._session(keys[i] if keys else (), at, batch.stamps[i]) for i, at in enumerate(times)]
@@ -60,8 +60,8 @@ class SessionOperator(Operator):
 
     def _session(self, key: Key, at: int, stamps: Array) -> _Session | None:
         """Return the open session that a record joins, or a new one, or None when it is late."""
-        there = self._open.get(key, [])
-        near = [s for s in there if s.start - self._gap < at < s.end + self._gap]
+        sessions = self._open.get(key, [])
+        near = [s for s in sessions if s.start - self._gap < at < s.end + self._gap]
         if not near:
             if at + self._gap <= self._watermark:
                 return None
@@ -71,7 +71,7 @@ class SessionOperator(Operator):
             session = near[0]
             for other in near[1:]:
                 self._absorb(session, other)
-                there.remove(other)
+                sessions.remove(other)
             session.start, session.end = min(session.start, at), max(session.end, at)
         session.stamps = stamps
         heapq.heappush(self._deadlines, (session.end + self._gap, session.slot, key))
@@ -117,7 +117,7 @@ class SessionOperator(Operator):
     def _results(self, closed: list[tuple[Key, _Session]]) -> Output:
         slots = np.array([session.slot for _, session in closed])
         columns: dict[str, Column] = {
-            name: column_of([key[i] for key, _ in closed], self._given[name], name=name)
+            name: column_of([key[i] for key, _ in closed], self._schema[name], name=name)
             for i, name in enumerate(self._names)
         }
         columns["start"] = np.array([session.start for _, session in closed])
@@ -133,24 +133,24 @@ class SessionOperator(Operator):
 
     def snapshot(self, select: Select | None = None) -> bytes:
         """Save the open sessions of the chosen keys."""
-        chosen = [(key, session) for key in self._chosen(select) for session in self._open[key]]
-        slots = np.array([session.slot for _, session in chosen], np.int64)
+        entries = [(key, session) for key in self._select_keys(select) for session in self._open[key]]
+        slots = np.array([session.slot for _, session in entries], np.int64)
         state = {
             "watermark": self._watermark,
-            "keys": [list(key) for key, _ in chosen],
-            "spans": [[session.start, session.end] for _, session in chosen],
-            "stamps": [list(map(int, session.stamps)) for _, session in chosen],
+            "keys": [list(key) for key, _ in entries],
+            "spans": [[session.start, session.end] for _, session in entries],
+            "stamps": [list(map(int, session.stamps)) for _, session in entries],
             "sums": self._sums.save(slots),
         }
-        return packed("session window", state)
+        return pack_state("session window", state)
 
     def restore(self, data: bytes) -> None:
         """Take over open sessions."""
-        saved = unpacked("session window", data)
-        self._watermark = max(self._watermark, saved["watermark"])
-        slots = np.array([self._slot() for _ in saved["keys"]], np.int64)
-        self._sums.load(slots, saved["sums"])
-        entries = zip(saved["keys"], saved["spans"], saved["stamps"], slots.tolist(), strict=True)
+        state = unpack_state("session window", data)
+        self._watermark = max(self._watermark, state["watermark"])
+        slots = np.array([self._slot() for _ in state["keys"]], np.int64)
+        self._sums.load(slots, state["sums"])
+        entries = zip(state["keys"], state["spans"], state["stamps"], slots.tolist(), strict=True)
         for parts, (start, end), stamps, slot in entries:
             key = tuple(parts)
             session = _Session(start, end, slot)
@@ -160,17 +160,17 @@ class SessionOperator(Operator):
 
     def forget(self, select: Select) -> None:
         """Drop the sessions of the chosen keys."""
-        for key in self._chosen(select):
+        for key in self._select_keys(select):
             self._release([session.slot for session in self._open.pop(key)])
 
-    def _chosen(self, select: Select | None) -> list[Key]:
+    def _select_keys(self, select: Select | None) -> list[Key]:
         keys = list(self._open)
         if select is None or not keys or not self._names:
             return keys
         columns = [
-            column_of([key[i] for key in keys], self._given[name], name=name) for i, name in enumerate(self._names)
+            column_of([key[i] for key in keys], self._schema[name], name=name) for i, name in enumerate(self._names)
         ]
-        return [key for key, there in zip(keys, select.rows(columns).tolist(), strict=True) if there]  # type: ignore[arg-type]
+        return [key for key, inside in zip(keys, select.rows(columns).tolist(), strict=True) if inside]  # type: ignore[arg-type]
 
 
 class _Session:

@@ -10,7 +10,7 @@ from headwater.errors import SnapshotError
 VERSION = 2
 
 
-def packed(kind: str, state: dict[str, Any]) -> bytes:
+def pack_state(kind: str, state: dict[str, Any]) -> bytes:
     """Encode state: it comes back as it is; `headwater.data.codec` says of what it may be made."""
     try:
         return encode([VERSION, kind, state])
@@ -18,17 +18,17 @@ def packed(kind: str, state: dict[str, Any]) -> bytes:
         raise SnapshotError(f"the state of a {kind} step cannot be saved: {error}") from None
 
 
-def unpacked(kind: str, data: bytes) -> dict[str, Any]:
-    """Decode what `packed` made for the same kind of step, or say what it is instead."""
+def unpack_state(kind: str, data: bytes) -> dict[str, Any]:
+    """Decode what `pack_state` made for the same kind of step, or say what it is instead."""
     try:
-        version, found, *state = decode(data)
+        version, actual, *contents = decode(data)
     except (ValueError, TypeError) as error:
         raise SnapshotError(
             f"expected the state of a {kind} step, got {len(data)} bytes that are none: {error}"
         ) from None
     if version != VERSION:
         raise SnapshotError(f"state of a {kind} step has version {version}; this Headwater reads version {VERSION}")
-    if found != kind:
-        raise SnapshotError(f"expected the state of a {kind} step, got that of a {found} step")
-    saved: dict[str, Any] = state[0]
-    return saved
+    if actual != kind:
+        raise SnapshotError(f"expected the state of a {kind} step, got that of a {actual} step")
+    content: dict[str, Any] = contents[0]
+    return content

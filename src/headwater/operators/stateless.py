@@ -11,7 +11,7 @@ from headwater.data.column import Column, checked_value, column_of
 from headwater.data.schema import Schema
 from headwater.errors import FlowError, listed, suggestion
 from headwater.flow.steps import Filter, Map, Select, Split
-from headwater.operators.expression import compiled, compiled_mask
+from headwater.operators.expression import compile_expression, compile_mask
 from headwater.operators.operator import Operator, Output
 from headwater.operators.retry import PartlyError
 
@@ -19,8 +19,8 @@ from headwater.operators.retry import PartlyError
 class FilterOperator(Operator):
     """Keeps the records for which a condition holds."""
 
-    def __init__(self, kind: Filter, given: Schema) -> None:
-        self._mask = compiled_mask(kind.condition, given)
+    def __init__(self, kind: Filter, schema: Schema) -> None:
+        self._mask = compile_mask(kind.condition, schema)
 
     def process(self, batch: Batch, port: int) -> Output:
         """Return the records that stay; the batch itself when all do."""
@@ -33,8 +33,8 @@ class FilterOperator(Operator):
 class SelectOperator(Operator):
     """Computes columns by expressions."""
 
-    def __init__(self, kind: Select, given: Schema) -> None:
-        self._columns = [(name, compiled(expression, given)) for name, expression in kind.columns]
+    def __init__(self, kind: Select, schema: Schema) -> None:
+        self._columns = [(name, compile_expression(expression, schema)) for name, expression in kind.columns]
         self._keep = kind.keep
 
     def process(self, batch: Batch, port: int) -> Output:
@@ -48,8 +48,8 @@ class SelectOperator(Operator):
 class SplitOperator(Operator):
     """Sends each record one of two ways."""
 
-    def __init__(self, kind: Split, given: Schema) -> None:
-        self._mask = compiled_mask(kind.condition, given)
+    def __init__(self, kind: Split, schema: Schema) -> None:
+        self._mask = compile_mask(kind.condition, schema)
 
     def process(self, batch: Batch, port: int) -> Output:
         """Return those for which the condition holds at output 0, the rest at output 1."""
@@ -79,7 +79,7 @@ class MapBatchesOperator(Operator):
                 f"the function returned no columns; expected {listed(self._out)}, or those of them it changes; is a "
                 "`return` missing?"
             )
-        return fitted(result, self._out, batch)
+        return fit_columns(result, self._out, batch)
 
 
 class MapRecordsOperator(Operator):
@@ -96,18 +96,18 @@ class MapRecordsOperator(Operator):
         rows: list[int] = []
         for i, record in enumerate(batch.rows()):
             try:
-                made = self._made(record)
+                records = self._apply(record)
                 if self._in_turn:
-                    records_batch(made, [0] * len(made), self._out, batch)  # fits, or raises
+                    records_batch(records, [0] * len(records), self._out, batch)  # fits, or raises
             except Exception as error:
                 if not self._in_turn:
                     raise
                 raise PartlyError(error, i, records_batch(results, rows, self._out, batch)) from error
-            results += made
-            rows += [i] * len(made)
+            results += records
+            rows += [i] * len(records)
         return records_batch(results, rows, self._out, batch)
 
-    def _made(self, record: dict[str, Any]) -> list[Any]:
+    def _apply(self, record: dict[str, Any]) -> list[Any]:
         result = self._function(record)
         if self._many:
             return list(result)
@@ -137,7 +137,7 @@ def _field(record: dict[str, Any], name: str) -> Any:
         raise FlowError(f"the result lacks {name!r}; it has {', '.join(map(repr, record)) or 'nothing'}") from None
 
 
-def fitted(result: Any, out: Schema, batch: Batch, rows: Any = None) -> Batch | None:
+def fit_columns(result: Any, out: Schema, batch: Batch, rows: Any = None) -> Batch | None:
     """Make a batch of what a function returned: a Batch, or columns of `out`.
 
     Columns that it does not return are taken from the batch it was given, unless it returns others that nobody declared:
@@ -153,13 +153,13 @@ def fitted(result: Any, out: Schema, batch: Batch, rows: Any = None) -> Batch | 
         result = result.columns
     if not isinstance(result, dict):
         raise FlowError(f"expected columns (a dict of arrays) or a Batch, got {type(result).__name__}")
-    given = batch.columns
+    inputs = batch.columns
     columns: dict[str, Column] = {}
     for name, kind in out.fields:
         if name in result:
             columns[name] = column_of(result[name], kind, name=name)
-        elif name in given and result.keys() <= out.keys():
-            columns[name] = column_of(given[name] if rows is None else given[name][rows], kind, name=name)
+        elif name in inputs and result.keys() <= out.keys():
+            columns[name] = column_of(inputs[name] if rows is None else inputs[name][rows], kind, name=name)
         else:
             _complain(result, out)
     lengths = {len(column) for column in columns.values()}

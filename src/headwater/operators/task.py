@@ -13,7 +13,7 @@ from headwater.data.batch import END, NO_WATERMARK, Batch, concat_batches
 from headwater.flow.steps import EventTime
 from headwater.metrics import StepMetrics
 from headwater.operators import DEAD, Operator, Output
-from headwater.operators.channels import Channels, told_by
+from headwater.operators.channels import Channels, teaching_channels
 from headwater.operators.counters import Counters, Latencies
 from headwater.operators.execution_graph import Instance
 from headwater.operators.failures import ExitError, Failures
@@ -45,10 +45,12 @@ class Task:
         self.activation = 0  #: how often a worker has come here
         self.given_up = 0  #: records of an activation that ended the run
         #: what has been made here and is not yet in a queue: that of a worker who never comes back is found here
-        self.carried: list[Delivery] = []
+        self.in_transit: list[Delivery] = []
         self.on_dead: Callable[[Batch], None] = lambda batch: None
         self._sets_time = isinstance(instance.step.kind, EventTime)
-        self.channels = Channels(instance.channel_ports, sets_time=self._sets_time, told=told_by(instance, operator))
+        self.channels = Channels(
+            instance.channel_ports, sets_time=self._sets_time, teaching=teaching_channels(instance, operator)
+        )
         self.saver = Saver(self._freeze, self.channels)
         self._has_ended = False  #: in a run before, and nothing came since: what it says at the end is said
         self._is_sink = instance.step.is_sink
@@ -89,7 +91,7 @@ class Task:
     def run(self, entries: list[QueueEntry]) -> tuple[list[Delivery], int]:
         """Process what was taken from the queue for one activation; return what goes where, and records out."""
         deliveries: list[Delivery] = []
-        self.carried = deliveries
+        self.in_transit = deliveries
         self.in_hand = sum(entry.size for entry in entries if entry.batch is not None)
         self.activation += 1
         start = time.perf_counter_ns()
@@ -110,7 +112,7 @@ class Task:
                 if self.postponed:
                     entries = entries[: len(entries) - len(self.postponed)]
         except BaseException as error:
-            raise self._ended(error) from error
+            raise self._fatal(error) from error
         now = time.perf_counter_ns()
         self.in_hand = None
         if self.measure:
@@ -140,7 +142,7 @@ class Task:
         except RetryError as again:
             self._put_off(again, [delivery.entry(time.perf_counter_ns(), 0)], deliveries)
         except BaseException as error:
-            raise self._ended(error) from error
+            raise self._fatal(error) from error
         self.in_hand = None
         if not start:
             return 0
@@ -155,7 +157,7 @@ class Task:
             return
         if self.saver.saving is not None:
             self.saver.keep(0, batch, NO_WATERMARK)
-        result = self._operated(batch, self._ports[0])
+        result = self._operate_or_fail(batch, self._ports[0])
         if type(result) is Batch:
             out = result.length
             if out:
@@ -166,7 +168,7 @@ class Task:
             counters.records_in += batch.length
             counters.records_out += out
 
-    def _ended(self, error: BaseException) -> BaseException:
+    def _fatal(self, error: BaseException) -> BaseException:
         """Return what to raise for something that ends the run; what was being processed is given up."""
         self.given_up, self.in_hand = self.in_hand or 0, None
         if isinstance(error, Exception):  # a bug of ours
@@ -192,7 +194,7 @@ class Task:
     def _put_off(self, again: RetryError, entries: list[QueueEntry], deliveries: list[Delivery]) -> int:
         """Send on what was done of the first entry; what is left of it, and all after it, waits for a pause to be over."""
         first, rest = entries[0], again.rest
-        out = 0 if again.done is None else self._send(again.done, deliveries)
+        out = 0 if again.outputs is None else self._send(again.outputs, deliveries)
         if again.count and self.saver.saving is not None and first.batch is not None:
             self.saver.keep(first.channel, first.batch.slice(0, again.count), NO_WATERMARK)
         if self.measure:
@@ -252,7 +254,7 @@ class Task:
             self.channels.wake(channel)
             self.tell_idle(False, deliveries)
         if batch is not None:
-            result = self._operated(batch, self._ports[channel])
+            result = self._operate_or_fail(batch, self._ports[channel])
             if self.failures.attempts is not None:
                 self.failures.attempts.over()
         if self.saver.saving is not None:
@@ -266,9 +268,9 @@ class Task:
             elif result is not None:
                 out = self._send(result, deliveries)
                 if self._is_sink and self.measure:
-                    for port, written in as_list(result):
+                    for port, part in as_list(result):
                         if port != DEAD:
-                            self.latencies.arrived(written.stamps)
+                            self.latencies.arrived(part.stamps)
             elif self._is_sink:
                 out = batch.length
                 if self.measure:
@@ -287,7 +289,7 @@ class Task:
                 self.counters.records_out += more
         return out
 
-    def _operated(self, batch: Batch, port: int) -> Output:
+    def _operate_or_fail(self, batch: Batch, port: int) -> Output:
         self._has_ended = False
         try:
             return self.operate(batch, port)
@@ -334,12 +336,12 @@ class Task:
         self.watermark = earliest
         out, guarded = 0, self.failures.guarded
         if guarded is not None and (earliest < END or not self._has_ended):
-            out = self._timed(lambda: guarded.advance(earliest), deliveries)
+            out = self._run_at_time(lambda: guarded.advance(earliest), deliveries)
         self.ended = earliest == END
         self.router.send_watermark(earliest, deliveries)
         return out
 
-    def _timed(self, act: Callable[[], Output], deliveries: list[Delivery]) -> int:
+    def _run_at_time(self, act: Callable[[], Output], deliveries: list[Delivery]) -> int:
         """Send on what an operator has to say when time moves on; what breaks it then is nobody's record."""
         try:
             return self._send(act(), deliveries)
@@ -369,19 +371,19 @@ class Task:
     def _tick(self, deliveries: list[Delivery]) -> None:
         self.ticked = True
         if self.operator is not None and not self.ended:
-            more = self._timed(self.operator.tick, deliveries)
+            more = self._run_at_time(self.operator.tick, deliveries)
             if self.measure:
                 self.counters.records_out += more
 
-    def took(self, count: int) -> None:
+    def count_read(self, count: int) -> None:
         """Take note that a source has read records."""
         self.counters.records_in += count
 
     def emit(self, batch: Batch) -> list[Delivery]:
-        """Return where a source's batch goes, which it `took` before."""
+        """Return where a source's batch goes, which `count_read` has counted."""
         self.counters.records_out += batch.length
         deliveries: list[Delivery] = []
-        self.carried = deliveries
+        self.in_transit = deliveries
         if self._straight is not None:
             deliveries.append(Delivery(*self._straight, batch, NO_WATERMARK, batch.length))
         else:
@@ -398,7 +400,7 @@ class Task:
     def reject(self, letter: Batch) -> list[Delivery]:
         """Return where a dead letter goes that a source wrote."""
         deliveries: list[Delivery] = []
-        self.took(letter.length)
+        self.count_read(letter.length)
         try:
             self._send([(DEAD, letter)], deliveries)
         except ExitError:
@@ -424,18 +426,18 @@ class Task:
         safe = self.operator.prepare(number)
         return {**self._times(), "state": self.operator.freeze(whole=whole), "safe": safe}
 
-    def load(self, saved: dict[str, Any], *, ends_again: bool = True) -> None:
+    def load(self, state: dict[str, Any], *, ends_again: bool = True) -> None:
         """Go on from where another task of the same step was saved; its queue is for who puts things there.
 
         Who sends to it says once more that it has ended, perhaps after more records, unless `ends_again` is false.
         """
-        ended = bool(saved.get("ended"))
+        ended = bool(state.get("ended"))
         self._has_ended = self._has_ended or ended  # its operator must not say twice what it said then
-        self.channels.load(saved, ended=ended, ends_again=ends_again)
-        self.watermark = NO_WATERMARK if ended and ends_again else saved["watermark"]
-        if self.operator is not None and saved["state"]:
-            self.operator.restore(saved["state"])
-            for each in saved.get("changes", ()):
+        self.channels.load(state, ended=ended, ends_again=ends_again)
+        self.watermark = NO_WATERMARK if ended and ends_again else state["watermark"]
+        if self.operator is not None and state["state"]:
+            self.operator.restore(state["state"])
+            for each in state.get("changes", ()):
                 self.operator.change(each)
             self.failures.restored()
 
@@ -481,7 +483,7 @@ class Task:
         if control is not None:
             self.router.send_control(control, deliveries)
 
-    def lost(self, records: int) -> None:
+    def count_unwritten(self, records: int) -> None:
         """Take note that a sink has not written after all what it had taken."""
         if self.measure:
             self.counters.records_out -= records

@@ -32,7 +32,7 @@ _MEANING: dict[str, Callable[..., Any]] = {
     "ge": op.ge,
 }
 #: What a column of results is, where it is not text.
-_MADE: dict[str, type] = {"length": np.int64} | dict.fromkeys(
+_RESULT_TYPES: dict[str, type] = {"length": np.int64} | dict.fromkeys(
     ("contains", "starts_with", "ends_with", "eq", "ne", "lt", "le", "gt", "ge"), np.bool_
 )
 #: Arrow knows one capital letter for each small one, so `ß` has none; of ASCII it knows what Python knows.
@@ -53,8 +53,8 @@ def text_function(name: str, constants: list[Any]) -> Callable[..., Any]:
             return meaning(*args)
         if arrow is None or (name in _ASCII_ONLY and not _is_ascii(columns[0])):
             rows = [arg.tolist() if isinstance(arg, Text) else [arg] * len(columns[0]) for arg in args]
-            made = [meaning(*row) for row in zip(*rows, strict=True)]
-            return np.array(made, _MADE[name]) if name in _MADE else Text.of(made)
+            results = [meaning(*row) for row in zip(*rows, strict=True)]
+            return np.array(results, _RESULT_TYPES[name]) if name in _RESULT_TYPES else Text.of(results)
         return _from_arrow(arrow(*args))
 
     return run

@@ -12,10 +12,10 @@ from headwater.clock import BUILT_NS, latest_ns
 from headwater.data.batch import END, NO_WATERMARK, Batch
 from headwater.data.column import Array, Column, Nullable
 from headwater.data.timestamps import FIRST_US
-from headwater.flow.duration import written
+from headwater.flow.duration import duration_text
 from headwater.flow.steps import EventTime
 from headwater.operators.operator import DEAD, Operator, Output, dead_letters
-from headwater.operators.snapshot import packed, unpacked
+from headwater.operators.snapshot import pack_state, unpack_state
 
 log = logging.getLogger(__name__)
 
@@ -38,14 +38,14 @@ class EventTimeOperator(Operator):
         """Return the batch with its watermark; records without time or from the future are dead letters."""
         bad, why = self.bad(batch)
         good = batch if bad is None else batch.filter(~bad)
-        outputs = [(0, part) for part in self._stamped(good)]
+        outputs = [(0, part) for part in self._stamp(good)]
         if bad is None and len(outputs) == 1:
             return outputs[0][1]
         if bad is not None:
             outputs.append((DEAD, dead_letters(self._step, why, batch.filter(bad))))
         return outputs
 
-    def _stamped(self, batch: Batch) -> list[Batch]:
+    def _stamp(self, batch: Batch) -> list[Batch]:
         """Return the batch with its watermark, cut before each record that is behind the watermark by then.
 
         So it depends on the order of records alone whether one is late, and not on how they were batched.
@@ -70,18 +70,18 @@ class EventTimeOperator(Operator):
     def bad(self, batch: Batch) -> tuple[Array | None, list[str]]:
         """Return which records have no time, or one that cannot be right, and why; None where all are good."""
         column = batch.columns[self._kind.column]
-        lacking = ~column.valid if isinstance(column, Nullable) else None
+        missing = ~column.valid if isinstance(column, Nullable) else None
         times: Array = column.values if isinstance(column, Nullable) else column  # type: ignore[assignment]
         limit = self._limit_us()
         ahead, before = times > limit, times < FIRST_US
         self._doubt_own_clock(ahead, times - limit)
-        if lacking is None and not ahead.any() and not before.any():
+        if missing is None and not ahead.any() and not before.any():
             return None, []
-        if lacking is not None:
-            ahead &= ~lacking
-            before &= ~lacking
-        bad = ahead | before if lacking is None else ahead | before | lacking
-        names = self._kind.column, written(self._kind.ahead_us)
+        if missing is not None:
+            ahead &= ~missing
+            before &= ~missing
+        bad = ahead | before if missing is None else ahead | before | missing
+        names = self._kind.column, duration_text(self._kind.ahead_us)
         why = [
             f"event time {names[0]!r} is more than {names[1]} ahead of this machine's clock"
             if early
@@ -118,11 +118,11 @@ class EventTimeOperator(Operator):
 
     def snapshot(self, select: object = None) -> bytes:
         """Save how far event time has come."""
-        return packed("event time", {"watermark": self._watermark})
+        return pack_state("event time", {"watermark": self._watermark})
 
     def restore(self, data: bytes) -> None:
         """Go on from a saved watermark."""
-        self._watermark = max(self._watermark, unpacked("event time", data)["watermark"])
+        self._watermark = max(self._watermark, unpack_state("event time", data)["watermark"])
 
 
 def _without_nulls(columns: dict[str, Column], name: str) -> dict[str, Column]:

@@ -12,10 +12,10 @@ from headwater.data.schema import Schema
 from headwater.flow.steps import WindowAggregate
 from headwater.flow.windows import Sliding, Tumbling
 from headwater.operators.accumulate import Accumulators
-from headwater.operators.keyed import joined, split_off_keyless
-from headwater.operators.keys import KeySlots, chosen_slots, keys_batch
-from headwater.operators.operator import DEAD, Operator, Output, Select, computed, dead_letters
-from headwater.operators.snapshot import packed, unpacked
+from headwater.operators.keyed import combine, split_off_keyless
+from headwater.operators.keys import KeySlots, keys_batch, select_slots
+from headwater.operators.operator import DEAD, Operator, Output, Select, compute_or_reject, dead_letters
+from headwater.operators.snapshot import pack_state, unpack_state
 
 LATE = 1  #: the output for records that came after their window had closed
 
@@ -31,15 +31,15 @@ class TimeWindowOperator(Operator):
     stateless = False
     late = (LATE,)
 
-    def __init__(self, kind: WindowAggregate, step: str, given: Schema) -> None:
+    def __init__(self, kind: WindowAggregate, step: str, schema: Schema) -> None:
         window = kind.window
         assert isinstance(window, Tumbling | Sliding)
         assert kind.time is not None
-        self._step, self._names, self._time, self._given = step, kind.keys, kind.time, given
+        self._step, self._names, self._time, self._schema = step, kind.keys, kind.time, schema
         self._size = window.size_us
         self._every = window.every_us if isinstance(window, Sliding) else window.size_us
         self._slice = window.slice_us if isinstance(window, Sliding) else window.size_us
-        self._sums = Accumulators(kind.aggregates, given)
+        self._sums = Accumulators(kind.aggregates, schema)
         self._slices: dict[int, _Slice] = {}  #: open slices by their start
         self._watermark = NO_WATERMARK
         self._closed_to = NO_WATERMARK  #: the end of the last window that the watermark has passed, empty ones included
@@ -48,8 +48,8 @@ class TimeWindowOperator(Operator):
     def process(self, batch: Batch, port: int) -> Output:
         """Take records into their slices; those whose windows are all closed are late."""
         batch, letters = split_off_keyless(batch, self._names, self._step)
-        batch, inputs, more = computed(self._sums.inputs, batch, self._step)
-        letters = joined(letters, more)
+        batch, inputs, more = compute_or_reject(self._sums.inputs, batch, self._step)
+        letters = combine(letters, more)
         outputs: list[tuple[int, Batch]] = [] if letters is None else [(DEAD, letters)]
         times: Array = batch.columns[self._time]  # type: ignore[assignment]
         last_end = times - times % self._every + self._size  # the end of the last window that holds the record
@@ -74,10 +74,10 @@ class TimeWindowOperator(Operator):
             self._slice_at(start).enter(batch.take(rows), part, order[rows])
 
     def _slice_at(self, start: int) -> _Slice:
-        found = self._slices.get(start)
-        if found is None:
-            found = self._slices[start] = _Slice(KeySlots(self._given, self._names), self._sums.empty())
-        return found
+        part = self._slices.get(start)
+        if part is None:
+            part = self._slices[start] = _Slice(KeySlots(self._schema, self._names), self._sums.empty())
+        return part
 
     def advance(self, watermark: int) -> Output:
         """Close the windows that end at or before the watermark, oldest first.
@@ -100,8 +100,8 @@ class TimeWindowOperator(Operator):
             for start in [s for s in self._slices if s < end - self._size + self._every]:
                 del self._slices[start]
         if NO_WATERMARK < watermark < END:
-            passed = (watermark - self._size) // self._every * self._every + self._size
-            self._closed_to = max(self._closed_to, passed)
+            closed_to = (watermark - self._size) // self._every * self._every + self._size
+            self._closed_to = max(self._closed_to, closed_to)
         self._watermark = max(self._watermark, watermark if watermark < END else self._closed_to)
         if results:
             outputs.insert(0, (0, concat_batches(results)))
@@ -119,7 +119,7 @@ class TimeWindowOperator(Operator):
         inside = [self._slices[start] for start in sorted(self._slices) if begin <= start < end]
         if not inside:
             return None
-        window = inside[0] if len(inside) == 1 else self._merged(inside)
+        window = inside[0] if len(inside) == 1 else self._merge(inside)
         slots = np.arange(window.groups)
         columns: dict[str, Column] = dict(window.keys.columns(slots))
         columns["start"] = np.full(len(slots), begin)
@@ -134,8 +134,8 @@ class TimeWindowOperator(Operator):
         rows = np.array([row for row, _ in self._failed])
         return [(DEAD, dead_letters(self._step, [why for _, why in self._failed], result.take(rows)))]
 
-    def _merged(self, slices: list[_Slice]) -> _Slice:
-        whole = _Slice(KeySlots(self._given, self._names), self._sums.empty())
+    def _merge(self, slices: list[_Slice]) -> _Slice:
+        whole = _Slice(KeySlots(self._schema, self._names), self._sums.empty())
         for part in slices:
             whole.merge(part)
         return whole
@@ -144,25 +144,25 @@ class TimeWindowOperator(Operator):
         """Save the open slices, with the groups of the chosen keys."""
         slices = [{"start": start, **part.save(select)} for start, part in sorted(self._slices.items())]
         state = {"watermark": self._watermark, "closed_to": self._closed_to, "slices": slices}
-        return packed("time window", state)
+        return pack_state("time window", state)
 
     def restore(self, data: bytes) -> None:
         """Take over open slices; groups that are here already are merged with."""
-        saved = unpacked("time window", data)
-        self._watermark = max(self._watermark, saved["watermark"])
-        self._closed_to = max(self._closed_to, saved["closed_to"])
-        for part in saved["slices"]:
-            other = _Slice(KeySlots(self._given, self._names), self._sums.empty())
+        state = unpack_state("time window", data)
+        self._watermark = max(self._watermark, state["watermark"])
+        self._closed_to = max(self._closed_to, state["closed_to"])
+        for part in state["slices"]:
+            other = _Slice(KeySlots(self._schema, self._names), self._sums.empty())
             other.load(part)
             self._slice_at(part["start"]).merge(other)
 
     def forget(self, select: Select) -> None:
         """Drop the groups of the chosen keys."""
         for start, part in list(self._slices.items()):
-            rest = np.setdiff1d(np.arange(part.groups), chosen_slots(part.keys, select))
-            saved = part.save_slots(rest)
-            fresh = self._slices[start] = _Slice(KeySlots(self._given, self._names), self._sums.empty())
-            fresh.load(saved)
+            rest = np.setdiff1d(np.arange(part.groups), select_slots(part.keys, select))
+            state = part.save_slots(rest)
+            fresh = self._slices[start] = _Slice(KeySlots(self._schema, self._names), self._sums.empty())
+            fresh.load(state)
 
 
 class _Slice:
@@ -185,11 +185,11 @@ class _Slice:
     def merge(self, other: _Slice) -> None:
         if not other.groups:
             return
-        theirs = np.arange(other.groups)
-        slots = self.keys.slots_of(keys_batch(other.keys.columns(theirs), len(theirs)))
+        other_slots = np.arange(other.groups)
+        slots = self.keys.slots_of(keys_batch(other.keys.columns(other_slots), len(other_slots)))
         self._reserve()
-        self.sums.merge(slots, other.sums, theirs)
-        self.stamps[slots] = other.stamps[theirs]
+        self.sums.merge(slots, other.sums, other_slots)
+        self.stamps[slots] = other.stamps[other_slots]
 
     def _reserve(self) -> None:
         self.sums.reserve(self.groups)
@@ -199,15 +199,15 @@ class _Slice:
             self.stamps = larger
 
     def save(self, select: Select | None) -> dict[str, Any]:
-        return self.save_slots(chosen_slots(self.keys, select))
+        return self.save_slots(select_slots(self.keys, select))
 
     def save_slots(self, slots: Array) -> dict[str, Any]:
         return {"keys": self.keys.columns(slots), "stamps": self.stamps[slots], "sums": self.sums.save(slots)}
 
-    def load(self, saved: dict[str, Any]) -> None:
-        if not len(saved["stamps"]):
+    def load(self, state: dict[str, Any]) -> None:
+        if not len(state["stamps"]):
             return
-        slots = self.keys.slots_of(keys_batch(saved["keys"], len(saved["stamps"])))
+        slots = self.keys.slots_of(keys_batch(state["keys"], len(state["stamps"])))
         self._reserve()
-        self.sums.load(slots, saved["sums"])
-        self.stamps[slots] = saved["stamps"]
+        self.sums.load(slots, state["sums"])
+        self.stamps[slots] = state["stamps"]

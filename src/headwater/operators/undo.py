@@ -30,7 +30,7 @@ class Undo:
 
     def keep(self) -> None:
         """Take a snapshot: this is what the operator can be brought back to."""
-        self._saved = self.operator.snapshot()
+        self._snapshot = self.operator.snapshot()
         self._since, self._records = [], 0
 
     def process(self, batch: Batch, port: int) -> Output:
@@ -49,21 +49,21 @@ class Undo:
         self._note(watermark, 1)
         return out
 
-    def _note(self, taken: tuple[Batch, int] | int, size: int) -> None:
-        self._since.append(taken)
+    def _note(self, entry: tuple[Batch, int] | int, size: int) -> None:
+        self._since.append(entry)
         self._records += size
         if self._records > _MOST:
             self.keep()
 
     def _take_back(self) -> None:
         fresh = self._make()
-        if self._saved:
-            fresh.restore(self._saved)
-        for taken in self._since:
-            if isinstance(taken, int):
-                fresh.advance(taken)
+        if self._snapshot:
+            fresh.restore(self._snapshot)
+        for entry in self._since:
+            if isinstance(entry, int):
+                fresh.advance(entry)
             else:
-                fresh.process(*taken)
+                fresh.process(*entry)
         before, self.operator = self.operator, fresh
         with suppress(Exception):  # it has failed already
             before.close()

@@ -20,13 +20,13 @@ from headwater.errors import RecordError
 from headwater.flow.expr import Expr
 from headwater.operators.arrivals import Arrivals
 from headwater.operators.chunk import Chunk
-from headwater.operators.expression import compiled, compiled_mask
+from headwater.operators.expression import compile_expression, compile_mask
 from headwater.operators.kernels.match import pair
-from headwater.operators.keyed import joined, with_letters
-from headwater.operators.keys import IdleKeys, chosen_slots, keys_batch
+from headwater.operators.keyed import combine, with_letters
+from headwater.operators.keys import IdleKeys, keys_batch, select_slots
 from headwater.operators.operator import Operator, Output, Select, split_off_broken
 from headwater.operators.projection import Projection
-from headwater.operators.snapshot import packed, unpacked
+from headwater.operators.snapshot import pack_state, unpack_state
 
 _KIND = "query join"
 _TIDY = 1 << 16  #: rows beyond those in a window before they are forgotten
@@ -71,10 +71,10 @@ class JoinWindowsOperator(Operator):
         reads = [(side, values[side]) for values in plan.equal for side in range(2)]
         self._arrivals = Arrivals(plan.schemas, plan.times, plan.keys, plan.step, reads, plan.lag_us)  # type: ignore[arg-type]
         self._select = plan.projection.runner(plan.step)
-        self._on = compiled_mask(plan.on, plan.projection.given) if plan.on is not None else None
+        self._on = compile_mask(plan.on, plan.projection.schema) if plan.on is not None else None
         sides = [(left, right) for left, right, _ in plan.equal]
         self._reads: list[list[Callable[[Batch], Column]]] = [
-            [compiled(values[side], plan.schemas[side]) for values in sides] for side in range(2)
+            [compile_expression(values[side], plan.schemas[side]) for values in sides] for side in range(2)
         ]
         kinds = ["text" if kind == "text" else "float" if kind == "float" else "int" for _, _, kind in plan.equal]
         self._values = KeyIndex("int", *kinds)  # type: ignore[arg-type]
@@ -110,13 +110,13 @@ class JoinWindowsOperator(Operator):
         return with_letters(*self._run(chunk)) if chunk is not None else None
 
     def _run(self, chunk: Chunk) -> tuple[Batch | None, Batch | None]:
-        sides, slots, new_rows = self._entered(chunk)
+        sides, slots, new_rows = self._enter(chunk)
         pairs = self._pairs(chunk, sides, slots, new_rows)
-        found = self._results(chunk, sides, new_rows, *pairs)
+        results = self._results(chunk, sides, new_rows, *pairs)
         self._tidy()
-        return found
+        return results
 
-    def _entered(self, chunk: Chunk) -> tuple[Array, Array, Array]:
+    def _enter(self, chunk: Chunk) -> tuple[Array, Array, Array]:
         """Store the records of a chunk; return the side, the chain and the row of each."""
         sides, slots, new_rows = (np.zeros(chunk.length, np.int64) for _ in range(3))
         for part in chunk.parts:
@@ -134,8 +134,8 @@ class JoinWindowsOperator(Operator):
     def _chains(self, batch: Batch, side: int, windows: Array) -> Array:
         columns: list[Any] = [windows]
         missing = np.zeros(batch.length, np.bool_)
-        for read, (_, _, kind) in zip(self._reads[side], self._plan.equal, strict=True):
-            column = read(batch)
+        for compute, (_, _, kind) in zip(self._reads[side], self._plan.equal, strict=True):
+            column = compute(batch)
             if isinstance(column, Nullable):
                 missing |= ~column.valid
                 column = column.values
@@ -146,8 +146,8 @@ class JoinWindowsOperator(Operator):
             columns.append(column)
         # a missing value equals nothing: such a record gets a chain of its own kind, which the other side never looks at
         columns[0] = np.where(missing, -1 - side, windows)
-        found: Array = self._values.slots(columns)
-        return found
+        chains: Array = self._values.slots(columns)
+        return chains
 
     def _reserve(self) -> None:
         rows = max(batch.length for batch in self._rows)
@@ -163,7 +163,7 @@ class JoinWindowsOperator(Operator):
 
     def _pairs(self, chunk: Chunk, sides: Array, slots: Array, new_rows: Array) -> tuple[Array, Array]:
         p = self._plan
-        saved = self._head.copy(), self._count.copy()
+        backup = self._head.copy(), self._count.copy()
         room = 2 * chunk.length + 16
         while True:
             left, right = np.empty(room, np.int64), np.empty(room, np.int64)
@@ -176,7 +176,7 @@ class JoinWindowsOperator(Operator):
                 return left[:n], right[:n]
             # there were more pairs than room: once more from the start
             room = int(n)
-            self._head, self._count = saved[0].copy(), saved[1].copy()
+            self._head, self._count = backup[0].copy(), backup[1].copy()
 
     def _results(
         self, chunk: Chunk, sides: Array, new_rows: Array, at: Array, other: Array
@@ -184,37 +184,37 @@ class JoinWindowsOperator(Operator):
         p = self._plan
         side = sides[at]
         rows = [np.where(side == s, new_rows[at], other) for s in range(2)]
-        found, letters = self._paired(rows, chunk.stamps[at]), None
-        if self._on is not None and found.length:
-            keep, letters = self._held(self._on, found)
-            found, at = found.filter(keep), at[keep]
+        pairs, letters = self._join_rows(rows, chunk.stamps[at]), None
+        if self._on is not None and pairs.length:
+            mask, letters = self._condition_mask(self._on, pairs)
+            pairs, at = pairs.filter(mask), at[mask]
         alone = np.array(p.outer)[sides] & np.array(p.active)[sides]
         alone[at] = False
         if alone.any():
             lonely = np.flatnonzero(alone)
             rows = [np.where(sides[lonely] == s, new_rows[lonely], -1) for s in range(2)]
-            both = concat_batches([b for b in (found, self._paired(rows, chunk.stamps[lonely])) if b.length])
-            found = both.take(np.argsort(np.concatenate([at, lonely]), kind="stable"))
-        out, more = self._select.run(found)
-        return out, joined(letters, more)
+            both = concat_batches([b for b in (pairs, self._join_rows(rows, chunk.stamps[lonely])) if b.length])
+            pairs = both.take(np.argsort(np.concatenate([at, lonely]), kind="stable"))
+        out, more = self._select.run(pairs)
+        return out, combine(letters, more)
 
-    def _held(self, on: Callable[[Batch], Array], pairs: Batch) -> tuple[Array, Batch | None]:
+    def _condition_mask(self, on: Callable[[Batch], Array], pairs: Batch) -> tuple[Array, Batch | None]:
         """Return for which pairs the condition holds, and dead letters for those of which it cannot be said."""
         try:
             return on(pairs), None
         except RecordError as error:
             rest, letters = split_off_broken(error, pairs, self._plan.step)
-            keep = np.ones(pairs.length, np.bool_)
-            keep[error.rows] = False
-        keep[keep], more = self._held(on, rest) if rest.length else (np.zeros(0, np.bool_), None)
-        return keep, joined(letters, more)
+            mask = np.ones(pairs.length, np.bool_)
+            mask[error.rows] = False
+        mask[mask], more = self._condition_mask(on, rest) if rest.length else (np.zeros(0, np.bool_), None)
+        return mask, combine(letters, more)
 
-    def _paired(self, rows: list[Array], stamps: Array) -> Batch:
+    def _join_rows(self, rows: list[Array], stamps: Array) -> Batch:
         columns: dict[str, Column] = {}
         for side, (name, schema) in enumerate(zip(self._plan.names, self._plan.schemas, strict=True)):
-            there = rows[side] >= 0
+            valid = rows[side] >= 0
             for column, kind in schema.items():
-                columns[f"{name}.{column}"] = _gathered(self._rows[side].columns[column], rows[side], there, kind)
+                columns[f"{name}.{column}"] = _gather(self._rows[side].columns[column], rows[side], valid, kind)
         return Batch(columns, len(stamps), stamps)
 
     # -- tidying and saving -------------------------------------------------------------------------------------------
@@ -231,17 +231,17 @@ class JoinWindowsOperator(Operator):
 
     def _tidy(self) -> None:
         """Forget records that have left their window, and keys that have none left, once they are the greater part."""
-        known = len(self._arrivals.keys)
-        full = self.idle_keys.may_be_many(known) and not self._arrivals.to_all
+        key_count = len(self._arrivals.keys)
+        full = self.idle_keys.may_be_many(key_count) and not self._arrivals.to_all
         if self.rows <= _TIDY and not full:
             return
         inside = [self._in_window(side) for side in range(2)]
-        stay = np.unique(np.concatenate([self._window_of[side][inside[side]] for side in range(2)]))
+        slots = np.unique(np.concatenate([self._window_of[side][inside[side]] for side in range(2)]))
         if self._arrivals.to_all or not self._plan.keys[0]:
-            stay = np.arange(known)
-        if 2 * sum(int(there.sum()) for there in inside) < self.rows or self.idle_keys.worth(known - len(stay)):
-            self._keep(stay)
-        self.idle_keys.note(known, len(self._arrivals.keys))
+            slots = np.arange(key_count)
+        if 2 * sum(int(mask.sum()) for mask in inside) < self.rows or self.idle_keys.worth(key_count - len(slots)):
+            self._keep(slots)
+        self.idle_keys.note(key_count, len(self._arrivals.keys))
 
     def _keep(self, slots: Array) -> None:
         """Start over with these keys alone, and what their windows hold."""
@@ -257,10 +257,10 @@ class JoinWindowsOperator(Operator):
         state: dict[str, Any] = {"rows": [], "window": [], "time": [], "side": []}
         for side in range(2):
             windows = place[self._window_of[side]]
-            keep = self._in_window(side) & (windows >= 0)
-            state["rows"].append(self._rows[side].filter(keep))
-            state["window"].append(windows[keep])
-            state["time"].append(self._time[side, : len(keep)][keep])
+            mask = self._in_window(side) & (windows >= 0)
+            state["rows"].append(self._rows[side].filter(mask))
+            state["window"].append(windows[mask])
+            state["time"].append(self._time[side, : len(mask)][mask])
         return state
 
     def _load(self, state: dict[str, Any], slots: Array) -> None:
@@ -284,23 +284,23 @@ class JoinWindowsOperator(Operator):
 
     def snapshot(self, select: Select | None = None) -> bytes:
         """Save the windows of the chosen keys."""
-        slots = chosen_slots(self._arrivals.keys, select)
+        slots = select_slots(self._arrivals.keys, select)
         state = self._save(slots)
         keys = self._arrivals.keys.columns(slots)
-        return packed(_KIND, {**state, "count": len(slots), "keys": keys, "arrivals": self._arrivals.save(select)})
+        return pack_state(_KIND, {**state, "count": len(slots), "keys": keys, "arrivals": self._arrivals.save(select)})
 
     def restore(self, data: bytes) -> None:
         """Take over windows."""
-        saved = unpacked(_KIND, data)
-        if saved["count"]:
-            self._load(saved, self._arrivals.keys.slots_of(keys_batch(saved["keys"], saved["count"])))
-        self._arrivals.load(saved["arrivals"])
+        state = unpack_state(_KIND, data)
+        if state["count"]:
+            self._load(state, self._arrivals.keys.slots_of(keys_batch(state["keys"], state["count"])))
+        self._arrivals.load(state["arrivals"])
 
     def forget(self, select: Select) -> None:
         """Drop the windows of the chosen keys, and what waits of theirs."""
-        gone = chosen_slots(self._arrivals.keys, select)
+        slots = select_slots(self._arrivals.keys, select)
         self._arrivals.forget(select)
-        self._keep(np.setdiff1d(np.arange(len(self._arrivals.keys)), gone))
+        self._keep(np.setdiff1d(np.arange(len(self._arrivals.keys)), slots))
 
 
 def _wider(array: Array, room: int, fill: int) -> Array:
@@ -308,13 +308,13 @@ def _wider(array: Array, room: int, fill: int) -> Array:
     return np.concatenate([array, more], axis=1)
 
 
-def _gathered(column: Column, rows: Array, there: Array, kind: Type) -> Column:
-    if there.all():
+def _gather(column: Column, rows: Array, valid: Array, kind: Type) -> Column:
+    if valid.all():
         return column[rows]
-    if not there.any():
+    if not valid.any():
         missing: Any = Text.of([""] * len(rows)) if kind == "text" else np.zeros(len(rows), DTYPES[kind])
-        return Nullable(missing, there)
-    found = column[np.maximum(rows, 0)] if len(column) else empty(kind)
-    if isinstance(found, Nullable):
-        return Nullable(found.values, found.valid & there)
-    return Nullable(found, there)
+        return Nullable(missing, valid)
+    values = column[np.maximum(rows, 0)] if len(column) else empty(kind)
+    if isinstance(values, Nullable):
+        return Nullable(values.values, values.valid & valid)
+    return Nullable(values, valid)

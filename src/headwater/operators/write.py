@@ -32,13 +32,13 @@ class WriteOperator(Operator):
     A run that keeps checkpoints writes in parts (`transaction`), which are there when their checkpoint is complete.
     """
 
-    def __init__(self, kind: Write, name: str, given: Schema, transaction: Begin | None = None) -> None:
+    def __init__(self, kind: Write, name: str, schema: Schema, transaction: Begin | None = None) -> None:
         self._name = name
         #: a batch that fails half-way may be half written: only where none of it is may it be tried again in parts
         self.stateless = all_or_none(kind.sink) and (transaction is None or not writes_in_parts(kind.sink))
         try:
-            self._parts = None if transaction is None else transaction(kind.sink, given)
-            self._writer: Writer | None = self._parts or kind.sink.open(given)
+            self._parts = None if transaction is None else transaction(kind.sink, schema)
+            self._writer: Writer | None = self._parts or kind.sink.open(schema)
         except HeadwaterError:
             raise
         except Exception as error:  # of a sink of somebody's own
@@ -49,11 +49,11 @@ class WriteOperator(Operator):
     def process(self, batch: Batch, port: int) -> Output:
         """Write the batch; the records that the sink refuses are dead letters, and the others come out."""
         assert self._writer is not None
-        refused = self._writer.write(batch) if batch.length else None
-        if not refused:
+        refusals = self._writer.write(batch) if batch.length else None
+        if not refusals:
             return None
-        rows = np.array(sorted(refused))
-        letters = dead_letters(self._name, [refused[row] for row in rows.tolist()], batch.take(rows))
+        rows = np.array(sorted(refusals))
+        letters = dead_letters(self._name, [refusals[row] for row in rows.tolist()], batch.take(rows))
         return [(0, batch.take(np.delete(np.arange(batch.length), rows))), (DEAD, letters)]
 
     def prepare(self, number: int) -> Callable[[], None] | None:
@@ -83,9 +83,9 @@ class WriteOperator(Operator):
     def abandon(self) -> None:
         """Give up a sink that a full disk has no room for: what it has begun is removed, where it can say how."""
         writer, self._writer = self._writer, None
-        given_up = getattr(writer, "abandon", None)
-        if given_up is not None:
-            given_up()
+        abandon = getattr(writer, "abandon", None)
+        if abandon is not None:
+            abandon()
 
 
 class TimedWriteOperator(WriteOperator):

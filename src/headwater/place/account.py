@@ -39,10 +39,10 @@ def account(placement: Placement, *, alternatives: bool = True) -> dict[str, Any
     if placement.device is None:
         return head | {"paths": [], "devices": [], "links": [], "binding": []}
     problem, device = placement.problem, placement.device
-    scored = placement.score
-    measures = {name: _finite(scored.measure(name)) for name in ("critical", "aggregate", "wan", "energy", "money")}
+    totals = placement.score
+    measures = {name: _finite(totals.measure(name)) for name in ("critical", "aggregate", "wan", "energy", "money")}
     body = {
-        "measures": measures | {"devices": scored.devices, "windows": scored.windows},
+        "measures": measures | {"devices": totals.devices, "windows": totals.windows},
         "paths": _paths(problem, device),
         "devices": _devices(problem, device),
         "links": _links(problem, device),
@@ -54,13 +54,13 @@ def account(placement: Placement, *, alternatives: bool = True) -> dict[str, Any
 
 
 def _paths(problem: Problem, device: Ints) -> list[dict[str, Any]]:
-    scored = score(problem, device)
-    until, came_by = path_ends(problem, scored.step_s + problem.window_s, scored.stream_s)
+    totals = score(problem, device)
+    until, via = path_ends(problem, totals.step_s + problem.window_s, totals.stream_s)
     out = []
     for sink in problem.sinks:
         path, step = [sink], sink
-        while came_by[step] >= 0:
-            step = int(problem.stream_from[came_by[step]])
+        while via[step] >= 0:
+            step = int(problem.stream_from[via[step]])
             path.append(step)
         path.reverse()
         out.append(
@@ -68,7 +68,7 @@ def _paths(problem: Problem, device: Ints) -> list[dict[str, Any]]:
                 "sink": problem.steps[sink],
                 "latency_s": float(until[sink]),
                 "steps": [problem.steps[i] for i in path],
-                "in_steps_s": float(sum(scored.step_s[i] for i in path)),
+                "in_steps_s": float(sum(totals.step_s[i] for i in path)),
                 "in_windows_s": float(sum(problem.window_s[i] for i in path)),
             }
         )
@@ -154,10 +154,10 @@ def alternative(placement: Placement, *, per_step: int = 16) -> dict[str, Any]:
         others = [d for d in candidates(problem).tolist() if d != placement.device[step]]
         near = problem.net.latency_s(np.full(len(others), placement.device[step]), np.array(others, np.int64))
         for at in np.argsort(near, kind="stable")[:per_step].tolist():
-            moved = placement.device.copy()
-            moved[step] = others[at]
-            worth = goal.value(score(problem, moved))
-            broken = violations(problem, moved.tolist())
+            variant = placement.device.copy()
+            variant[step] = others[at]
+            worth = goal.value(score(problem, variant))
+            broken = violations(problem, variant.tolist())
             if broken and worth < value and (barred is None or worth < barred[0]):
                 barred = (worth, step, others[at], broken[0])
             elif not broken and (best is None or worth < best[0]):

@@ -26,34 +26,34 @@ def solve(problem: Problem, budget: Budget | None = None) -> Placement:
 
 def near(capacity: Capacity, step: int, regions: Regions, fits: Flags) -> Flags:
     """The rows worth a look: hosts upstream and their nearest fellows, the next site and cloud, the sinks."""
-    listed = np.zeros(capacity.rows, bool)
+    shortlist = np.zeros(capacity.rows, bool)
     edge = ~capacity.problem.net.is_cloud[capacity.kind]
     for _, row, _ in capacity.upstream(step):
         home = capacity.zone == capacity.zone[row]
-        listed[row] = True
+        shortlist[row] = True
         if edge[row]:
-            _list_least(capacity, listed, capacity.lan_s, fits & home & edge & (np.arange(capacity.rows) != row))
+            _list_least(capacity, shortlist, capacity.lan_s, fits & home & edge & (np.arange(capacity.rows) != row))
         far = capacity.wan_row(int(capacity.zone[row]))[capacity.zone] + capacity.lan_s
-        _list_least(capacity, listed, far, fits & edge & ~home)
-        _list_least(capacity, listed, far, fits & ~edge)
+        _list_least(capacity, shortlist, far, fits & edge & ~home)
+        _list_least(capacity, shortlist, far, fits & ~edge)
     for sink in sorted(regions.feeds[step]):
         if capacity.problem.pinned[sink] >= 0:
-            _list_sink(capacity, listed, int(capacity.problem.pinned[sink]), fits)
-    return listed
+            _list_sink(capacity, shortlist, int(capacity.problem.pinned[sink]), fits)
+    return shortlist
 
 
-def _list_sink(capacity: Capacity, listed: Flags, host: int, fits: Flags) -> None:
+def _list_sink(capacity: Capacity, shortlist: Flags, host: int, fits: Flags) -> None:
     """List a sink's host, or else the fitting row nearest to it."""
     at_host = capacity.device == host
     if (at_host & fits).any():
-        listed |= at_host
+        shortlist |= at_host
         return
     zone = int(capacity.problem.net.zone_of(host))
-    _list_least(capacity, listed, capacity.wan_row(zone)[capacity.zone] + capacity.lan_s, fits)
+    _list_least(capacity, shortlist, capacity.wan_row(zone)[capacity.zone] + capacity.lan_s, fits)
 
 
-def _list_least(capacity: Capacity, listed: Flags, cost: Floats, among: Flags) -> None:
+def _list_least(capacity: Capacity, shortlist: Flags, cost: Floats, among: Flags) -> None:
     """List the cheapest row, among equals that of the lowest device number, as everywhere."""
     row = capacity.best(cost, among)
     if row is not None:
-        listed[row] = True
+        shortlist[row] = True

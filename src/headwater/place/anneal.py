@@ -13,7 +13,7 @@ from headwater.place.candidates import candidates
 from headwater.place.dense import Dense, dense
 from headwater.place.draws import Draws, draw, draws
 from headwater.place.fast_score import OUT, evaluate, scratch
-from headwater.place.placement import Budget, Clock, Placement, failed, judge, slices
+from headwater.place.placement import Budget, Clock, Placement, failure, judge, slices
 from headwater.place.problem import Problem
 from headwater.place.score import MEASURES
 
@@ -35,7 +35,7 @@ def solve(
         devices = np.union1d(devices, begin)
     goal = budget.goal(problem)
     field = dense(problem, devices, goal)
-    best, found = None, np.full(len(goal.levels), np.inf)
+    best, best_values = None, np.full(len(goal.levels), np.inf)
     levels = [np.array([goal.weights(level)[m] for m in MEASURES]) for level in range(len(goal.levels))]
     clouds = np.flatnonzero(problem.net.is_cloud[problem.net.class_of[devices]])
     home = np.full(len(problem.steps), -1) if begin is None else np.searchsorted(devices, begin)
@@ -45,20 +45,20 @@ def solve(
         values: list[float] = []
         place = home if start == 0 else np.full(len(problem.steps), -1)
         for weights in levels:
-            place, value = _cooled(capped, weights, clouds, place, steps, budget.seed + start, clock)
+            place, value = _cool(capped, weights, clouds, place, steps, budget.seed + start, clock)
             values.append(value)
             if not np.isfinite(value):
                 break
             cap = np.append(weights, value)[None, :]  # what the next level may not give up
             capped = capped._replace(caps=np.concatenate([capped.caps, cap]))
-        if len(values) == len(levels) and np.isfinite(values[-1]) and tuple(values) < tuple(found):
-            best, found = place, np.array(values)
+        if len(values) == len(levels) and np.isfinite(values[-1]) and tuple(values) < tuple(best_values):
+            best, best_values = place, np.array(values)
             trace.append((clock.spent_s, values[0]))
         if clock.left_s == 0:
             break
     if best is None:
         reason = f"annealing found no valid placement of '{problem.name}'"
-        return failed(problem, "anneal", budget, clock.spent_s, reason)
+        return failure(problem, "anneal", budget, clock.spent_s, reason)
     return judge(problem, "anneal", devices[best], budget, clock.spent_s, trace=tuple(trace))
 
 
@@ -71,14 +71,14 @@ def _cost(field: Dense, weights: Floats, place: Ints, scale: float, sums: Floats
     return float(value + scale * (out[6] + min(out[7], 1e6)))
 
 
-def _cooled(
+def _cool(
     field: Dense, weights: Floats, clouds: Ints, begin: Ints, steps: int, seed: int, clock: Clock
 ) -> tuple[Ints, float]:
     """The best that one slow cooling comes by, and its cost; infinite if nothing valid."""
     random, free, (sums, until) = draws(seed), field.free, scratch(field)
     place, out = field.fixed.copy(), np.zeros(OUT)
-    drawn = np.random.default_rng(seed).integers(0, field.service.shape[1], len(free))
-    place[free] = np.where(begin[free] >= 0, begin[free], drawn)
+    random_places = np.random.default_rng(seed).integers(0, field.service.shape[1], len(free))
+    place[free] = np.where(begin[free] >= 0, begin[free], random_places)
     scale = max(_cost(field, weights, place, 0.0, sums, until, out), 1e-9)
     if begin[0] < 0 and len(clouds):  # a random start may be absurdly slow; a cloud start gives the scale of good ones
         place[free] = clouds[0]
@@ -148,7 +148,7 @@ def _anneal(
 @kernel
 def _neighbour_column(field: Dense, place: Ints, step: int, random: Draws) -> int:
     """The column of a random neighbour of a step in the graph; its own if it has none."""
-    chosen, seen = place[step], 0
+    column, seen = place[step], 0
     for e in range(len(field.tail)):
         other = -1
         if field.tail[e] == step:
@@ -158,5 +158,5 @@ def _neighbour_column(field: Dense, place: Ints, step: int, random: Draws) -> in
         if other >= 0:
             seen += 1
             if int(draw(random) * seen) == 0:
-                chosen = place[other]
-    return int(chosen)
+                column = place[other]
+    return int(column)

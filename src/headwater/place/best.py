@@ -9,7 +9,7 @@ from headwater.place import aels, aels_rp, aels_rp_la, cloud_only, tcep
 from headwater.place.descent import descend, foresee
 from headwater.place.lower_bound import lower_bound
 from headwater.place.objective import AGGREGATE
-from headwater.place.placement import Budget, Clock, Placement, failed, moves
+from headwater.place.placement import Budget, Clock, Placement, failure, moves
 from headwater.place.problem import Model, Problem
 
 GREEDY = (aels.solve, aels_rp.solve, aels_rp_la.solve, cloud_only.solve, tcep.solve, foresee)
@@ -30,22 +30,22 @@ def solve(problem: Problem, budget: Budget | None = None, *, prove: bool = True)
     clock = Clock(budget)
     if prove and exact.is_tiny(problem):
         return dataclasses.replace(exact.solve(problem, budget), strategy="best", seconds=clock.spent_s)
-    found = quick(problem, budget)
+    answer = quick(problem, budget)
     if _needs_search(problem, budget):
-        found = _better(found, _searched(problem, budget, clock.left_s, found))
+        answer = _better(answer, _search(problem, budget, clock.left_s, answer))
     if prove and clock.left_s > PROOF_S:
         rest = dataclasses.replace(budget, time_s=clock.left_s)
-        proof = exact.solve(problem, rest, hint=found)
-        if proof.device is None and proof.proven and found is None:
+        proof = exact.solve(problem, rest, hint=answer)
+        if proof.device is None and proof.proven and answer is None:
             return dataclasses.replace(proof, strategy="best", seconds=clock.spent_s)
-        found = _with_bound(_better(found, proof if proof.device is not None else None), proof)
-    if found is None:
+        answer = _with_bound(_better(answer, proof if proof.device is not None else None), proof)
+    if answer is None:
         reason = foresee(problem, budget).reason or f"no strategy found a valid placement of '{problem.name}'"
-        return failed(problem, "best", budget, clock.spent_s, reason)
-    if found.status != "optimal":
-        bound = min(found.value, max(found.bound, lower_bound(problem, found.objective)))
-        found = dataclasses.replace(found, bound=bound)
-    return dataclasses.replace(found, strategy="best", seconds=clock.spent_s)
+        return failure(problem, "best", budget, clock.spent_s, reason)
+    if answer.status != "optimal":
+        bound = min(answer.value, max(answer.bound, lower_bound(problem, answer.objective)))
+        answer = dataclasses.replace(answer, bound=bound)
+    return dataclasses.replace(answer, strategy="best", seconds=clock.spent_s)
 
 
 def quick(problem: Problem, budget: Budget) -> Placement | None:
@@ -53,17 +53,19 @@ def quick(problem: Problem, budget: Budget) -> Placement | None:
 
     When time is up, what is there is enough.
     """
-    clock, grown = Clock(budget), list[Placement]()
+    clock, placements = Clock(budget), list[Placement]()
     for strategy in GREEDY:
-        found = strategy(problem, budget)
-        if found.device is not None:
-            grown.append(found)
-        if grown and clock.left_s == 0:
+        placement = strategy(problem, budget)
+        if placement.device is not None:
+            placements.append(placement)
+        if placements and clock.left_s == 0:
             break
-    grown.sort(key=lambda found: found.value)
-    best = grown[0] if grown else None
+    placements.sort(key=lambda placement: placement.value)
+    best = placements[0] if placements else None
     if problem.model is Model.QUEUE:
-        starts = {found.device.tobytes(): found.device for found in grown if found.device is not None}
+        starts = {
+            placement.device.tobytes(): placement.device for placement in placements if placement.device is not None
+        }
         for device in list(starts.values())[:DESCENTS]:
             if clock.left_s > 0:
                 best = _better(best, descend(problem, device, dataclasses.replace(budget, time_s=clock.left_s)))
@@ -75,12 +77,12 @@ def _needs_search(problem: Problem, budget: Budget) -> bool:
     return problem.model is not Model.QUEUE or budget.goal(problem) != AGGREGATE
 
 
-def _searched(problem: Problem, budget: Budget, left_s: float, begin: Placement | None) -> Placement | None:
+def _search(problem: Problem, budget: Budget, left_s: float, begin: Placement | None) -> Placement | None:
     from headwater.place import anneal
 
-    left = dataclasses.replace(budget, time_s=left_s)
-    found = anneal.solve(problem, left, steps=moves(budget), begin=None if begin is None else begin.device)
-    return found if found.device is not None else None
+    rest = dataclasses.replace(budget, time_s=left_s)
+    answer = anneal.solve(problem, rest, steps=moves(budget), begin=None if begin is None else begin.device)
+    return answer if answer.device is not None else None
 
 
 def _better(a: Placement | None, b: Placement | None) -> Placement | None:
@@ -89,10 +91,10 @@ def _better(a: Placement | None, b: Placement | None) -> Placement | None:
     return b if b.objective.values(b.score) < a.objective.values(a.score) else a
 
 
-def _with_bound(found: Placement | None, proof: Placement) -> Placement | None:
+def _with_bound(answer: Placement | None, proof: Placement) -> Placement | None:
     """Carry a proof's bound over to the best placement."""
-    if found is None or not math.isfinite(proof.bound):
-        return found
-    if proof.status == "optimal" and found.value <= proof.value * (1 + 1e-9):
-        return dataclasses.replace(found, status="optimal", bound=found.value, proven=True)
-    return dataclasses.replace(found, bound=min(proof.bound, found.value))
+    if answer is None or not math.isfinite(proof.bound):
+        return answer
+    if proof.status == "optimal" and answer.value <= proof.value * (1 + 1e-9):
+        return dataclasses.replace(answer, status="optimal", bound=answer.value, proven=True)
+    return dataclasses.replace(answer, bound=min(proof.bound, answer.value))

@@ -13,7 +13,7 @@ from headwater.place.candidates import FEW, candidates
 from headwater.place.dense import Dense, dense
 from headwater.place.fast_score import OUT, evaluate, scratch
 from headwater.place.lower_bound import lower_bound
-from headwater.place.placement import Budget, Clock, Placement, failed, judge, slices
+from headwater.place.placement import Budget, Clock, Placement, failure, judge, slices
 from headwater.place.problem import Problem
 from headwater.place.score import MEASURES
 
@@ -44,7 +44,7 @@ def solve(problem: Problem, budget: Budget | None = None, *, canonical: bool = T
     whole = len(problem.net) <= FEW and walk.tried == size
     if not np.isfinite(walk.value[0]):
         reason = f"none of {walk.tried:,} assignments of '{problem.name}' is valid"
-        return failed(problem, "brute-force", budget, clock.spent_s, reason, proven=whole, notes=notes)
+        return failure(problem, "brute-force", budget, clock.spent_s, reason, proven=whole, notes=notes)
     bound = 0.0 if whole else lower_bound(problem, goal)
     return judge(
         problem, "brute-force", devices[walk.best], budget, clock.spent_s, optimal=whole, bound=bound, notes=notes

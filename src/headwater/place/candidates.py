@@ -29,7 +29,7 @@ def candidates(problem: Problem, *, per_site: int = 2, clouds: int = 3, sites: i
     if problem.zone_allowed is not None:
         useful = problem.zone_allowed[problem.pinned < 0].any(axis=0)
         central = np.where(useful, central, np.inf)
-    index, chosen = nearest(net), set(pins.tolist())
+    index, devices = nearest(net), set(pins.tolist())
     for zone in (
         *homes.tolist(),
         *_least(central, net.cloud_zones, clouds),
@@ -38,8 +38,8 @@ def candidates(problem: Problem, *, per_site: int = 2, clouds: int = 3, sites: i
         for group in np.flatnonzero(index.zone == zone).tolist():
             members = (int(d) for d in index.members(group))
             open_ones = [d for d in members if d not in problem.closed]
-            chosen.update(open_ones[:per_site])
-    return np.array(sorted(chosen - problem.closed | set(pins.tolist())), np.int64)
+            devices.update(open_ones[:per_site])
+    return np.array(sorted(devices - problem.closed | set(pins.tolist())), np.int64)
 
 
 def _least(

@@ -44,7 +44,7 @@ class Capacity:
         self._device[: self.groups], self._lan_s[: self.groups] = self._index.head, self._index.lan_s
         self._zone[: self.groups], self._kind[: self.groups] = self._index.zone, self._index.kind
         self._row_of: dict[int, int] = {}
-        self._passed = np.zeros(self.groups, np.int64)
+        self._next_free = np.zeros(self.groups, np.int64)
         self.at = np.full(len(problem.steps), -1)
         """The row of each placed step, −1 while it is not placed."""
         self._wan_rows: dict[int, Floats] = {}
@@ -52,10 +52,10 @@ class Capacity:
         self._room = self._limits.room
         self._bounded = [c for c, room in enumerate(self._room) if np.isfinite(room).any()]
         self._partner = {i: [j for j in group if j != i] for group in problem.together for i in group}
-        for device, taken in problem.taken.items():
+        for device, use in problem.taken.items():
             row = self._touch(device)
-            self._used[:, row] = table.taken(problem, device)
-            self._turn_s[row], self._fastest_hz[row] = taken.turn_s, taken.fastest_hz
+            self._used[:, row] = table.used_by_others(problem, device)
+            self._turn_s[row], self._fastest_hz[row] = use.turn_s, use.fastest_hz
         for device in problem.closed:
             self._usable[self._touch(device)] = False
 
@@ -118,10 +118,10 @@ class Capacity:
         """Let a group's row stand for its next empty device, if `device` was the one."""
         if self._device[group] != device:
             return
-        members, place = self._index.members(group), int(self._passed[group])
+        members, place = self._index.members(group), int(self._next_free[group])
         while place < len(members) and int(members[place]) in self._row_of:
             place += 1
-        self._passed[group] = place
+        self._next_free[group] = place
         if place == len(members):
             self._usable[group] = False
         else:
@@ -175,11 +175,11 @@ class Capacity:
         reaches = self.reaches(step, ((e, 1.0) for e in (*problem.inputs[step], *problem.outputs[step])))
         yield from self._ways(reaches)
         yield from self._within_limits(step, self._bytes_hz(reaches))
-        held = problem.held_s[step]
-        if table.has_turns(problem) and held.any():
-            own = np.where(np.isfinite(held), held, 0.0)[self.kind]
+        service = problem.held_s[step]
+        if table.has_turns(problem) and service.any():
+            turn_s = np.where(np.isfinite(service), service, 0.0)[self.kind]
             fastest = np.maximum(self._fastest_hz[: self.rows], problem.rate_hz[step])
-            yield table.TURN, (own == 0) | table.is_turn_kept(fastest, self._turn_s[: self.rows] + own)
+            yield table.TURN, (turn_s == 0) | table.is_turn_kept(fastest, self._turn_s[: self.rows] + turn_s)
 
     def _ways(self, reaches: Sequence[Reach]) -> Iterator[tuple[table.Constraint, Flags]]:
         access = self.problem.net.access_bps
@@ -206,9 +206,9 @@ class Capacity:
             limit, room = table.LIMITS[c], self._room[c]
             yield limit, self._used[c, : self.rows] + self._need(c, step, by_row) <= room[self.kind]
             per_byte = self._limits.per_byte[c]
-            for row, sent in by_row.items():
+            for row, bytes_hz in by_row.items():
                 kind = self._kind[row]
-                if per_byte[kind] and self._used[c, row] + sent * per_byte[kind] > room[kind]:
+                if per_byte[kind] and self._used[c, row] + bytes_hz * per_byte[kind] > room[kind]:
                     alone = np.zeros(self.rows, bool)  # the neighbour has none left: the step must join it
                     alone[row] = True
                     yield limit, alone
@@ -216,10 +216,10 @@ class Capacity:
     def _need(self, c: int, step: int, by_row: dict[int, float]) -> Floats:
         need, per_byte = self._limits.step[c, step][self.kind], self._limits.per_byte[c]
         if by_row and per_byte.any():
-            sent = np.full(self.rows, sum(by_row.values()))
-            for row, own in by_row.items():
-                sent[row] -= own
-            need = need + sent * per_byte[self.kind]
+            traffic = np.full(self.rows, sum(by_row.values()))
+            for row, local in by_row.items():
+                traffic[row] -= local
+            need = need + traffic * per_byte[self.kind]
         return np.asarray(need)
 
     def need(self, limit: table.Limit, step: int) -> Floats:
@@ -250,13 +250,13 @@ class Capacity:
     def step_time(self, step: int) -> Floats:
         """Seconds in a step on each row; meaningless where it does not fit."""
         problem = self.problem
-        own, load = problem.held_s[step][self.kind], problem.load[step][self.kind]
+        service, load = problem.held_s[step][self.kind], problem.load[step][self.kind]
         if problem.model is Model.ROUND_ROBIN:
-            return np.where(own == 0, 0.0, self._turn_s[: self.rows] + own)
+            return np.where(service == 0, 0.0, self._turn_s[: self.rows] + service)
         if problem.shares_processor:
             load = load + self.busy
         with np.errstate(divide="ignore", invalid="ignore"):
-            return np.where(own == 0, 0.0, own / (1 - load))
+            return np.where(service == 0, 0.0, service / (1 - load))
 
     def stream_time(self, e: int, row: int) -> Floats:
         """Seconds on a stream between the device of `row` and each row."""
@@ -309,9 +309,9 @@ class Capacity:
 
     def _charge(self, step: int, row: int, sign: float) -> None:
         problem, kind, limits = self.problem, self._kind[row], self._limits
-        held = problem.held_s[step, kind]
-        if held > 0:
-            self._turn_s[row] += sign * held
+        service = problem.held_s[step, kind]
+        if service > 0:
+            self._turn_s[row] += sign * service
             self._fastest_hz[row] = max(self._fastest_hz[row], problem.rate_hz[step])
         self._used[:, row] += sign * limits.step[:, step, kind]
         for e, other, _ in self.reaches(step, ((e, 1.0) for e in (*problem.inputs[step], *problem.outputs[step]))):

@@ -140,7 +140,7 @@ class Limit(Constraint):
     """What each step uses on each class."""
     per_byte: Callable[[Problem, DeviceClass], float]
     """What a stream across the border of a device uses per byte and second."""
-    taken: str
+    use_field: str
     """The field of `DeviceUse` that has what other flows use."""
     unit: str
     per_unit: float
@@ -165,7 +165,7 @@ CPU = Limit(
     most=lambda kind: 1.0,
     step_use=_load,
     per_byte=lambda problem, kind: 0.0,
-    taken="utilisation",
+    use_field="utilisation",
     unit="%",
     per_unit=0.01,
     relaxation=None,
@@ -176,7 +176,7 @@ MEMORY = Limit(
     most=lambda kind: kind.memory_bytes,
     step_use=_memory,
     per_byte=lambda problem, kind: 0.0,
-    taken="memory_bytes",
+    use_field="memory_bytes",
     unit="MB",
     per_unit=1e6,
     relaxation=("memory_bytes", "memory"),
@@ -187,7 +187,7 @@ ENERGY = Limit(
     most=lambda kind: kind.budget_ma,
     step_use=lambda problem: problem.rate_hz[:, None] * problem.charge_mas,
     per_byte=lambda problem, kind: kind.radio_mas_per_byte,
-    taken="draw_ma",
+    use_field="draw_ma",
     unit="mA",
     per_unit=1.0,
     relaxation=("battery_mah", "battery"),
@@ -199,7 +199,7 @@ ACCESS = Limit(
     most=lambda kind: kind.access_bps,
     step_use=lambda problem: np.zeros((len(problem.steps), len(problem.net.classes))),
     per_byte=lambda problem, kind: problem.bits_per_byte,
-    taken="access_bps",
+    use_field="access_bps",
     unit="Mbit/s",
     per_unit=1e6,
     relaxation=("access_bps", "bandwidth"),
@@ -233,30 +233,30 @@ def limits(problem: Problem) -> LimitArrays:
     )
 
 
-def taken(problem: Problem, device: int) -> list[float]:
+def used_by_others(problem: Problem, device: int) -> list[float]:
     """What other flows use of a device, limit by limit."""
     others = problem.taken.get(device, NOTHING_TAKEN)
-    return [getattr(others, limit.taken) for limit in LIMITS]
+    return [getattr(others, limit.use_field) for limit in LIMITS]
 
 
-def used(problem: Problem, device: Ints) -> tuple[Ints, Floats]:
+def usage(problem: Problem, device: Ints) -> tuple[Ints, Floats]:
     """The hosts of a placement, and what it uses of each, limit by limit; without idle devices' own and other flows' use."""
     hosts, at = np.unique(device, return_inverse=True)
     arrays, kinds = limits(problem), problem.net.class_of[device]
-    own = arrays.step[:, np.arange(len(device)), kinds]
-    total = np.stack([np.bincount(at, row, len(hosts)) for row in own])
+    by_step = arrays.step[:, np.arange(len(device)), kinds]
+    total = np.stack([np.bincount(at, row, len(hosts)) for row in by_step])
     crossing = device[problem.stream_from] != device[problem.stream_to]
-    sent = problem.stream_bytes_hz[crossing]
+    bytes_hz = problem.stream_bytes_hz[crossing]
     border = np.zeros(len(hosts))
     for end in (problem.stream_from, problem.stream_to):
-        border += np.bincount(at[end[crossing]], sent, len(hosts))
+        border += np.bincount(at[end[crossing]], bytes_hz, len(hosts))
     return hosts, total + arrays.per_byte[:, problem.net.class_of[hosts]] * border
 
 
 def used_in_all(problem: Problem, device: Ints) -> tuple[Ints, Floats]:
-    """As `used`, with what idle devices and other flows use."""
-    hosts, total = used(problem, device)
-    others = np.array([taken(problem, d) for d in hosts.tolist()]).T
+    """As `usage`, with what idle devices and other flows use."""
+    hosts, total = usage(problem, device)
+    others = np.array([used_by_others(problem, d) for d in hosts.tolist()]).T
     return hosts, total + limits(problem).idle[:, problem.net.class_of[hosts]] + others
 
 

@@ -55,16 +55,16 @@ def constrain(problem: Problem, constraints: Constraints) -> Problem:
             raise PlacementError(f"the target for '{measure}' must be 0 or more; got {limit}")
         targets.append((((measure, 1.0),), float(limit)))
     groups = tuple(tuple(problem.step(name) for name in group) for group in constraints.together)
-    changed = dataclasses.replace(
+    result = dataclasses.replace(
         problem,
         pinned=pinned,
         closed=closed,
         together=(*problem.together, *groups),
         at_most=(*problem.at_most, *targets),
     )
-    allowed = trusted(changed, constraints.keep, constraints.anonymise)
+    allowed = trusted_zones(result, constraints.keep, constraints.anonymise)
     if allowed is None and not sites:
-        return changed
+        return result
     if allowed is None:
         allowed = np.ones((len(problem.steps), len(net.zones)), bool)
     for step, site in sites.items():
@@ -74,8 +74,8 @@ def constrain(problem: Problem, constraints: Constraints) -> Problem:
                 "its input must not go there; anonymise it first or pin it elsewhere"
             )
         allowed[step] = np.arange(len(net.zones)) == site
-    _check_pins(changed, allowed)
-    return dataclasses.replace(changed, zone_allowed=allowed)
+    _check_pins(result, allowed)
+    return dataclasses.replace(result, zone_allowed=allowed)
 
 
 def _place(net: Net, at: str) -> tuple[int, int]:
@@ -90,17 +90,17 @@ def _place(net: Net, at: str) -> tuple[int, int]:
     return (devices[0], -1) if len(devices) == 1 else (-1, site)
 
 
-def trusted(problem: Problem, keep: Mapping[str, str], anonymise: Iterable[str]) -> Flags | None:
+def trusted_zones(problem: Problem, keep: Mapping[str, str], anonymise: Iterable[str]) -> Flags | None:
     """For each step and zone, whether the step's input may go there; None when nothing is confined."""
     if not keep:
         return None
     net = problem.net
     for zone in keep.values():
         if zone not in net.trust:
-            known = ", ".join(f"'{t}'" for t in sorted(set(net.trust)))
-            raise PlacementError(f"net '{net.name}' has no trust zone '{zone}'; it has {known}")
+            names = ", ".join(f"'{t}'" for t in sorted(set(net.trust)))
+            raise PlacementError(f"net '{net.name}' has no trust zone '{zone}'; it has {names}")
     freed = {problem.step(name) for name in anonymise}
-    own = {problem.step(name): zone for name, zone in keep.items()}
+    confined_to = {problem.step(name): zone for name, zone in keep.items()}
     inside: list[set[str]] = [set() for _ in problem.steps]
     """The trust zones that a step's input is confined to."""
     allowed = np.ones((len(problem.steps), len(net.zones)), bool)
@@ -108,9 +108,9 @@ def trusted(problem: Problem, keep: Mapping[str, str], anonymise: Iterable[str])
         for e in problem.inputs[step]:
             before = int(problem.stream_from[e])
             if before not in freed:
-                inside[step] |= inside[before] | ({own[before]} if before in own else set())
-        if step in own:
-            inside[step].add(own[step])
+                inside[step] |= inside[before] | ({confined_to[before]} if before in confined_to else set())
+        if step in confined_to:
+            inside[step].add(confined_to[step])
         if len(inside[step]) > 1:
             zones = " and ".join(f"'{z}'" for z in sorted(inside[step]))
             raise PlacementError(

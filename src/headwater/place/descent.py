@@ -22,8 +22,8 @@ def foresee(problem: Problem, budget: Budget | None = None) -> Placement:
 
 def cheapest_between(capacity: Capacity, step: int) -> int | None:
     """The row where a step, its inputs and its outputs take least, weighted by the paths through them."""
-    own = float(capacity.problem.step_paths[step])
-    return capacity.best(capacity.cost(step, capacity.around(step), own), capacity.feasible(step))
+    weight = float(capacity.problem.step_paths[step])
+    return capacity.best(capacity.cost(step, capacity.around(step), weight), capacity.feasible(step))
 
 
 def descend(problem: Problem, device: Ints, budget: Budget | None = None) -> Placement:
@@ -34,18 +34,18 @@ def descend(problem: Problem, device: Ints, budget: Budget | None = None) -> Pla
         capacity.put(step, capacity.row(int(device[step])))
     free = [step for step in problem.order if problem.pinned[step] < 0]
     for _ in range(ROUNDS):
-        moves = sum(_moved(capacity, step) for step in free if clock.left_s > 0)
+        moves = sum(_try_move(capacity, step) for step in free if clock.left_s > 0)
         if not moves:
             break
     return judge(problem, "descent", capacity.devices(), budget, clock.spent_s)
 
 
-def _moved(capacity: Capacity, step: int) -> bool:
+def _try_move(capacity: Capacity, step: int) -> bool:
     """Move a step to its best row; say whether that is better than where it was."""
     before = int(capacity.at[step])
     capacity.lift(step)
-    own = float(capacity.problem.step_paths[step])
-    cost, fits = capacity.cost(step, capacity.around(step), own), capacity.feasible(step)
+    weight = float(capacity.problem.step_paths[step])
+    cost, fits = capacity.cost(step, capacity.around(step), weight), capacity.feasible(step)
     row = capacity.best(cost, fits)
     better = row is not None and row != before and cost[row] < cost[before] * (1 - 1e-12)
     capacity.put(step, row if better and row is not None else before)

@@ -31,29 +31,33 @@ def solve(problem: Problem, budget: Budget | None = None, *, hint: Placement | N
     goal, clock, capped = budget.goal(problem), Clock(budget), problem
     answer: Placement | None = None
     for number, level in enumerate(goal.levels):
-        left = dataclasses.replace(budget, time_s=clock.left_s, objective=Objective((level,)))
-        found = _bounded(_level(capped, left, hint if number == 0 else answer))
-        if found.device is None:
-            return answer or dataclasses.replace(found, problem=problem, objective=goal)
-        answer = found if number == 0 else dataclasses.replace(found, bound=answer.bound if answer else found.bound)
-        capped = dataclasses.replace(capped, at_most=(*capped.at_most, (level, found.value)))
-        if found.status != "optimal":
+        rest = dataclasses.replace(budget, time_s=clock.left_s, objective=Objective((level,)))
+        placement = _with_lower_bound(_level(capped, rest, hint if number == 0 else answer))
+        if placement.device is None:
+            return answer or dataclasses.replace(placement, problem=problem, objective=goal)
+        answer = (
+            placement
+            if number == 0
+            else dataclasses.replace(placement, bound=answer.bound if answer else placement.bound)
+        )
+        capped = dataclasses.replace(capped, at_most=(*capped.at_most, (level, placement.value)))
+        if placement.status != "optimal":
             break
     assert answer is not None
     assert answer.device is not None
-    done = judge(problem, "exact", answer.device, budget, clock.spent_s, bound=answer.bound, notes=answer.notes)
+    result = judge(problem, "exact", answer.device, budget, clock.spent_s, bound=answer.bound, notes=answer.notes)
     all_levels = answer.status == "optimal" and len(capped.at_most) - len(problem.at_most) == len(goal.levels)
     if not all_levels:
-        return done
-    return dataclasses.replace(done, status="optimal", bound=done.value, proven=True)
+        return result
+    return dataclasses.replace(result, status="optimal", bound=result.value, proven=True)
 
 
-def _bounded(found: Placement) -> Placement:
+def _with_lower_bound(answer: Placement) -> Placement:
     """Give an answer without a proof at least the bound that needs no search."""
-    if found.device is None or found.status == "optimal":
-        return found
+    if answer.device is None or answer.status == "optimal":
+        return answer
     return dataclasses.replace(
-        found, bound=min(found.value, max(found.bound, lower_bound(found.problem, found.objective)))
+        answer, bound=min(answer.value, max(answer.bound, lower_bound(answer.problem, answer.objective)))
     )
 
 
@@ -61,17 +65,17 @@ def _level(problem: Problem, budget: Budget, hint: Placement | None) -> Placemen
     """Solve for an objective of one level."""
     clock = Clock(budget)
     if exact_latency.solvable(problem, budget):
-        start = hint.device if hint is not None else _annealed(problem, budget).device
+        start = hint.device if hint is not None else _anneal(problem, budget).device
         proof = exact_latency.solve(problem, dataclasses.replace(budget, time_s=clock.left_s), hint=start)
         if proof.device is not None or proof.proven or start is None:
             return proof
         return judge(problem, "exact", start, budget, proof.seconds)  # the proof's placement broke a limit it ignores
     if problem.model is not Model.QUEUE and _few(problem):
         return dataclasses.replace(brute.solve(problem, budget), strategy="exact")
-    found = hint if hint is not None and hint.device is not None else _known(problem, budget)
+    answer = hint if hint is not None and hint.device is not None else _best_unproven(problem, budget)
     if not exact_aggregate.solvable(problem):
-        return found
-    return exact_aggregate.solve(problem, dataclasses.replace(budget, time_s=clock.left_s), hint=found)
+        return answer
+    return exact_aggregate.solve(problem, dataclasses.replace(budget, time_s=clock.left_s), hint=answer)
 
 
 def is_tiny(problem: Problem) -> bool:
@@ -83,11 +87,11 @@ def _few(problem: Problem, most: int = ENOUGH) -> bool:
     return len(problem.net) <= FEW and brute.count(dense(problem, candidates(problem)), most + 1) <= most
 
 
-def _annealed(problem: Problem, budget: Budget) -> Placement:
+def _anneal(problem: Problem, budget: Budget) -> Placement:
     return anneal.solve(problem, dataclasses.replace(budget, time_s=budget.time_s / 4), steps=moves(budget), starts=2)
 
 
-def _known(problem: Problem, budget: Budget) -> Placement:
+def _best_unproven(problem: Problem, budget: Budget) -> Placement:
     """The best that is found without a proof."""
     from headwater.place import best
 

@@ -16,8 +16,8 @@ from headwater.errors import PlacementError
 from headwater.net.arrays import Floats, Ints
 from headwater.place.constraint_table import CPU, LIMITS, used_in_all
 from headwater.place.hosts import hosts
-from headwater.place.lower_bound import fixed
-from headwater.place.placement import Budget, Clock, Placement, failed, judge
+from headwater.place.lower_bound import fixed_part
+from headwater.place.placement import Budget, Clock, Placement, failure, judge
 from headwater.place.problem import Problem
 from headwater.place.program import Program
 from headwater.place.score import score
@@ -34,54 +34,56 @@ def solve(problem: Problem, budget: Budget | None = None, *, hint: Placement | N
     budget = budget or Budget(time_s=60.0)
     if not solvable(problem):
         raise PlacementError(f"'{problem.name}' has times per stream; use strategy 'exact' to pick a fitting proof")
-    clock, touched, bound = Clock(budget), set[float](), 0.0
+    clock, tangents, bound = Clock(budget), set[float](), 0.0
     best = hint if _value(problem, budget, hint) < math.inf else None
-    listed = hosts(problem, best.device if best is not None else None)
-    notes = {"devices": float(len(listed.device))}
+    all_hosts = hosts(problem, best.device if best is not None else None)
+    notes = {"devices": float(len(all_hosts.device))}
     while clock.left_s > 0:
         cutoff = _value(problem, budget, best)
         try:
-            program = Program(problem, budget, listed, touched, clock)
+            program = Program(problem, budget, all_hosts, tangents, clock)
         except TimeoutError:  # there is no time left to solve what takes so long to write down
             break
-        status, device, reached = program.run(clock.left_s, cutoff)
+        status, device, lower = program.run(clock.left_s, cutoff)
         if status == "infeasible":
             if best is None:
                 reason = f"'{problem.name}' is proven to have no valid placement"
-                return failed(problem, "exact", budget, clock.spent_s, reason, proven=True, notes=notes)
+                return failure(problem, "exact", budget, clock.spent_s, reason, proven=True, notes=notes)
             bound = cutoff  # nothing is better than what we have
             break
-        bound = max(bound, reached)
+        bound = max(bound, lower)
         if device is not None and (device < 0).any():  # the bound stands, the answer does not: look among real devices
             try:
-                program = Program(problem, budget, listed.real(), touched, clock)
+                program = Program(problem, budget, all_hosts.real(), tangents, clock)
             except TimeoutError:
                 break
             _, device, _ = program.run(clock.left_s, cutoff)
         before, best = best, _better(problem, budget, best, device)
-        if device is None or not problem.shares_processor or _closed(problem, budget, best, bound):
+        if device is None or not problem.shares_processor or _is_closed(problem, budget, best, bound):
             break
-        more = set(np.round(utilisation(problem, device), 12).tolist()) - touched
+        more = set(np.round(utilisation(problem, device), 12).tolist()) - tangents
         if not more and best is before:
             break
-        touched |= more
+        tangents |= more
     if best is None or best.device is None:
-        return failed(problem, "exact", budget, clock.spent_s, f"'{problem.name}' was not decided in time", notes=notes)
-    done = _closed(problem, budget, best, bound)
-    return judge(problem, "exact", best.device, budget, clock.spent_s, bound=bound, optimal=done, notes=notes)
+        return failure(
+            problem, "exact", budget, clock.spent_s, f"'{problem.name}' was not decided in time", notes=notes
+        )
+    optimal = _is_closed(problem, budget, best, bound)
+    return judge(problem, "exact", best.device, budget, clock.spent_s, bound=bound, optimal=optimal, notes=notes)
 
 
 def _better(problem: Problem, budget: Budget, best: Placement | None, device: Ints | None) -> Placement | None:
     if device is None:
         return best
-    found = judge(problem, "exact", device, budget, 0.0)
-    worse = found.device is None or (best is not None and _value(problem, budget, best) <= found.value)
-    return best if worse else found
+    answer = judge(problem, "exact", device, budget, 0.0)
+    worse = answer.device is None or (best is not None and _value(problem, budget, best) <= answer.value)
+    return best if worse else answer
 
 
-def _closed(problem: Problem, budget: Budget, best: Placement | None, bound: float) -> bool:
+def _is_closed(problem: Problem, budget: Budget, best: Placement | None, bound: float) -> bool:
     value = _value(problem, budget, best)
-    movable = value - fixed(problem, budget.goal(problem))
+    movable = value - fixed_part(problem, budget.goal(problem))
     return value < math.inf and value - bound <= max(budget.gap * movable, 1e-6 * abs(movable), 1e-9 * abs(value))
 
 
@@ -91,8 +93,8 @@ def utilisation(problem: Problem, device: Ints) -> Floats:
     return np.asarray(np.minimum(total[LIMITS.index(CPU)], 0.999)[np.searchsorted(hosts, device)])
 
 
-def _value(problem: Problem, budget: Budget, found: Placement | None) -> float:
+def _value(problem: Problem, budget: Budget, placement: Placement | None) -> float:
     """What a known placement is worth under this objective; infinite if it does not count here."""
-    if found is None or found.device is None or violations(problem, found.device.tolist()):
+    if placement is None or placement.device is None or violations(problem, placement.device.tolist()):
         return math.inf
-    return budget.goal(problem).value(score(problem, found.device))
+    return budget.goal(problem).value(score(problem, placement.device))

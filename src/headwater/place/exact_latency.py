@@ -20,7 +20,7 @@ from headwater.net.arrays import Ints
 from headwater.net.net import Net
 from headwater.place import constraint_table as table
 from headwater.place.lower_bound import lower_bound
-from headwater.place.placement import Budget, Clock, Placement, failed, judge
+from headwater.place.placement import Budget, Clock, Placement, failure, judge
 from headwater.place.problem import Model, Problem
 from headwater.place.score import score
 from headwater.place.verify import violations
@@ -53,11 +53,11 @@ def solvable(problem: Problem, budget: Budget) -> bool:
         and not problem.window_s.any()
         and measures <= {"critical", "devices"}
         and all(len(level) == 1 for level, _ in problem.at_most)
-        and (problem.hop_s is not None or _joined(net))
+        and (problem.hop_s is not None or _is_connected(net))
     )
 
 
-def _joined(net: Net) -> bool:
+def _is_connected(net: Net) -> bool:
     """Whether every device has a link, and a way to every other."""
     ways = net.wan.row(int(net.zone_of(0)))[np.unique(net.zone_of(np.arange(len(net))))]
     return bool((net.access_bps > 0).all() and np.isfinite(ways).all() and np.isfinite(net.lan_s).all())
@@ -71,15 +71,15 @@ def solve(problem: Problem, budget: Budget | None = None, *, hint: Ints | None =
             f"'{problem.name}' is not a case of equal edge devices and one cloud under round-robin time; "
             "use strategy 'exact', which picks a fitting proof"
         )
-    clock, asked = Clock(budget), problem
+    clock, original = Clock(budget), problem
     problem = _with_hops(problem)
-    answer = _solved(problem, budget, clock, hint)
+    answer = _prove(problem, budget, clock, hint)
     if answer.device is None:
         return answer
-    broken = violations(asked, answer.device.tolist())
+    broken = violations(original, answer.device.tolist())
     if broken:
-        return failed(asked, "exact", budget, clock.spent_s, str(broken[0]))
-    return dataclasses.replace(answer, problem=asked)
+        return failure(original, "exact", budget, clock.spent_s, str(broken[0]))
+    return dataclasses.replace(answer, problem=original)
 
 
 def _with_hops(problem: Problem) -> Problem:
@@ -100,14 +100,14 @@ def _with_hops(problem: Problem) -> Problem:
     return dataclasses.replace(problem, hop_s=np.stack(hops, axis=1), net=dataclasses.replace(net, classes=free))
 
 
-def _solved(problem: Problem, budget: Budget, clock: Clock, hint: Ints | None) -> Placement:
+def _prove(problem: Problem, budget: Budget, clock: Clock, hint: Ints | None) -> Placement:
     status, reason = "UNKNOWN", "not decided in time"
     if _odd_crossings(problem) and clock.left_s > ROOM * build_s(problem):
         status, device, bound = _run(problem, budget, clock, hint, monotone=True)
         limit = 3 * problem.hop_s[:, 1].min() if problem.hop_s is not None else 0.0
         if device is not None and _below(problem, device, limit):
-            done = status == "OPTIMAL"
-            return judge(problem, "exact", device, budget, clock.spent_s, optimal=done, bound=min(bound, limit))
+            optimal = status == "OPTIMAL"
+            return judge(problem, "exact", device, budget, clock.spent_s, optimal=optimal, bound=min(bound, limit))
         hint = device if device is not None else hint
         status = "UNKNOWN"
     if clock.left_s > ROOM * build_s(problem):
@@ -119,7 +119,7 @@ def _solved(problem: Problem, budget: Budget, clock: Clock, hint: Ints | None) -
     elif hint is not None and not violations(problem, hint.tolist()):
         return judge(problem, "exact", hint, budget, clock.spent_s, bound=lower_bound(problem, budget.goal(problem)))
     proven = status == "INFEASIBLE"
-    return failed(problem, "exact", budget, clock.spent_s, f"'{problem.name}' is {reason}", proven=proven)
+    return failure(problem, "exact", budget, clock.spent_s, f"'{problem.name}' is {reason}", proven=proven)
 
 
 def _run(
@@ -248,8 +248,8 @@ class _Model:
                     model.add(turn <= limit)
             self.turn.append(turn)
             if self.budget_ua is not None and any(self.ua):
-                drawn = sum(self.ua[u] * self._pair(u, v) for u in range(n) if u != v and self.ua[u])
-                model.add(drawn + self.ua[v] * (1 - self.c[v]) <= self.budget_ua)
+                draw = sum(self.ua[u] * self._pair(u, v) for u in range(n) if u != v and self.ua[u])
+                model.add(draw + self.ua[v] * (1 - self.c[v]) <= self.budget_ua)
 
     def _latency(self, n: int) -> None:
         problem, model = self.problem, self.model
@@ -326,6 +326,6 @@ class _Model:
                 device[v] = self.vm
                 continue
             group = [u for u in range(len(problem.steps)) if u != v and solver.boolean_value(self._pair(u, v))]
-            known = [int(device[u]) for u in group if device[u] >= 0]
-            device[v] = known[0] if known else next(spare)
+            shared = [int(device[u]) for u in group if device[u] >= 0]
+            device[v] = shared[0] if shared else next(spare)
         return device

@@ -40,8 +40,8 @@ def explain(problem: Problem, budget: Budget | None = None) -> Explanation:
     clock = Clock(budget)
     probe = dataclasses.replace(budget, time_s=max(budget.time_s / 20, 0.3))
 
-    def fits(changed: Problem) -> bool:
-        return _any(changed, probe)
+    def fits(variant: Problem) -> bool:
+        return _any(variant, probe)
 
     capacity = Capacity(problem)
     apart = no_route(problem)
@@ -109,11 +109,11 @@ def _lower_rates(problem: Problem, fits: Callable[[Problem], bool]) -> list[str]
 
 def _stronger(field: str, words: str) -> Callable[[Problem, Callable[[Problem], bool]], list[str]]:
     def find(problem: Problem, fits: Callable[[Problem], bool]) -> list[str]:
-        def boosted(shrink: float) -> Problem:
+        def boost(shrink: float) -> Problem:
             classes = tuple(dataclasses.replace(c, **{field: getattr(c, field) / shrink}) for c in problem.net.classes)
             return dataclasses.replace(problem, net=dataclasses.replace(problem.net, classes=classes))
 
-        factor = _largest(lambda f: fits(boosted(f)))
+        factor = _largest(lambda f: fits(boost(f)))
         return [] if factor is None else [f"{100 * (1 / factor - 1):.1f} % more {words} on every device"]
 
     return find
@@ -146,7 +146,7 @@ def _drop(problem: Problem, fits: Callable[[Problem], bool]) -> list[str]:
     return out
 
 
-def _copied(problem: Problem, fits: Callable[[Problem], bool]) -> list[str]:
+def _copies(problem: Problem, fits: Callable[[Problem], bool]) -> list[str]:
     """Share the busiest steps out to several devices, one step at a time."""
     load = problem.load.min(axis=1)
     alone = {i for group in problem.together for i in group} | set(np.flatnonzero(problem.pinned >= 0).tolist())
@@ -187,7 +187,7 @@ def _largest(works: Callable[[float], bool]) -> float | None:
 
 RELAXATIONS = (
     _drop,
-    _copied,
+    _copies,
     _later,
     _lower_rates,
     _faster,

@@ -44,7 +44,7 @@ def _evaluate_turns(dense: Dense, places: Ints, sums: Floats, until: Floats, out
 
     Indices are unsigned, since a signed one might count from the end, and asking takes as long as the rest.
     """
-    turn, fastest, drawn = sums[0], sums[1], sums[2]
+    turn, fastest, draw_ma = sums[0], sums[1], sums[2]
     service, rate, draw, allowed = dense.service_of, dense.rate, dense.draw_of, dense.allowed
     draw_0, budget, window, order = dense.draw_0, dense.budget, dense.window, dense.order
     kind, zone, tail, send = dense.kind, dense.zone, dense.tail, dense.send
@@ -54,7 +54,7 @@ def _evaluate_turns(dense: Dense, places: Ints, sums: Floats, until: Floats, out
         place, out = places[row], outs[row]
         for k in range(r):
             turn[k] = fastest[k] = 0.0
-            drawn[k] = draw_0[k]
+            draw_ma[k] = draw_0[k]
         late = empty = forbidden = 0
         excess = 0.0
         for i in range(n):
@@ -62,7 +62,7 @@ def _evaluate_turns(dense: Dense, places: Ints, sums: Floats, until: Floats, out
             c = np.uint64(kind[host])
             takes = service[i, c]
             turn[host] += takes
-            drawn[host] += draw[i, c]
+            draw_ma[host] += draw[i, c]
             if rate[i] > fastest[host] and takes > 0:
                 fastest[host] = rate[i]
             if not all_allowed and not allowed[i, host]:
@@ -72,9 +72,9 @@ def _evaluate_turns(dense: Dense, places: Ints, sums: Floats, until: Floats, out
             if fastest[k] * turn[k] >= 1:
                 late = 1
                 excess += fastest[k] * turn[k] - 1
-            if drawn[k] > budget[k] * (1 + SLACK) and drawn[k] > draw_0[k]:
+            if draw_ma[k] > budget[k] * (1 + SLACK) and draw_ma[k] > draw_0[k]:
                 empty = 1
-                excess += _over(drawn[k], budget[k])
+                excess += _over(draw_ma[k], budget[k])
         critical = 0.0
         for at in range(n):
             step = np.uint64(order[at])
@@ -143,8 +143,8 @@ def evaluate(dense: Dense, place: Ints, sums: Floats, until: Floats, out: Floats
         seen[k] = 1.0
         devices += 1
         money += dense.price[k]
-        drawn, budget = used[ENERGY, k], dense.most[ENERGY, k]
-        energy = max(energy, drawn / budget if budget > 0 else (NO_BUDGET if drawn > 0 else 0.0))
+        draw_ma, budget = used[ENERGY, k], dense.most[ENERGY, k]
+        energy = max(energy, draw_ma / budget if budget > 0 else (NO_BUDGET if draw_ma > 0 else 0.0))
         if dense.model == 2 and fastest[k] * turn[k] >= 1:
             broken |= 4 << CPU
             excess += fastest[k] * turn[k] - 1
@@ -159,9 +159,9 @@ def evaluate(dense: Dense, place: Ints, sums: Floats, until: Floats, out: Floats
         k = place[i]
         service = dense.service[i, k]
         if service == 0:
-            own = 0.0
+            step_s = 0.0
         elif dense.model == 2:
-            own = turn[k]
+            step_s = turn[k]
         else:
             load = dense.load[i, k]
             if load >= 1:
@@ -169,9 +169,9 @@ def evaluate(dense: Dense, place: Ints, sums: Floats, until: Floats, out: Floats
                 excess += load - 1
             if dense.model == 1:
                 load = used[CPU, k]
-            own = service / (1 - load) if load < 1 else 1e3 * load
-        own += dense.window[i]
-        aggregate += dense.step_paths[i] * own
+            step_s = service / (1 - load) if load < 1 else 1e3 * load
+        step_s += dense.window[i]
+        aggregate += dense.step_paths[i] * step_s
         start = 0.0
         for at_stream in range(dense.in_start[i], dense.in_start[i + 1]):
             e = dense.in_stream[at_stream]
@@ -185,16 +185,16 @@ def evaluate(dense: Dense, place: Ints, sums: Floats, until: Floats, out: Floats
                     hop = 1e3
                 aggregate += dense.stream_paths[e] * hop
             start = max(start, until[dense.tail[e]] + hop)
-        until[i] = start + own
+        until[i] = start + step_s
         critical = max(critical, until[i])
     out[0], out[1], out[2], out[3], out[4], out[5] = critical, aggregate, wan, energy, money, devices
     for row in range(dense.caps.shape[0]):
-        reached = 0.0
+        total = 0.0
         for measure in range(6):
-            reached += dense.caps[row, measure] * out[measure]
-        if reached > dense.caps[row, 6] * (1 + SLACK) + 1e-12:
+            total += dense.caps[row, measure] * out[measure]
+        if total > dense.caps[row, 6] * (1 + SLACK) + 1e-12:
             broken |= 4 << limits
-            excess += (reached - dense.caps[row, 6]) / max(dense.caps[row, 6], 1e-12)
+            excess += (total - dense.caps[row, 6]) / max(dense.caps[row, 6], 1e-12)
     kinds = 0
     while broken:
         kinds += broken & 1

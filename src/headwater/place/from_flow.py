@@ -62,13 +62,13 @@ def problem_of(
     for i, step in enumerate(order):
         if step.is_source:
             rate[i] = _source_rate(step.name, rates_hz, [s.name for s in order if s.is_source])
-        for given in step.inputs:
-            flowing = out[given.step, given.port]
+        for edge in step.inputs:
+            flowing = out[edge.step, edge.port]
             rate[i] += flowing
-            tails.append(number[given.step])
+            tails.append(number[edge.step])
             heads.append(i)
             stream_hz.append(flowing)
-            stream_bytes.append(costs[number[given.step]].bytes_out)
+            stream_bytes.append(costs[number[edge.step]].bytes_out)
         for port in step.outputs:
             out[step.name, port] = rate[i] * costs[i].selectivity.get(port, 1.0)
     names = [step.name for step in order]
@@ -120,9 +120,9 @@ def require_places(problem: Problem, sources: Iterable[str]) -> None:
 def _sensors(flow: Flow, net: Net, constraints: Constraints | None) -> Ints:
     """Where the net has sensors of a flow's sources, unless these are pinned elsewhere; −1 for all other steps."""
     standing = dict(net.sensors)
-    asked = constraints.pins if constraints else {}
+    pins = constraints.pins if constraints else {}
     return np.array(
-        [standing.get(s.name, -1) if s.is_source and s.name not in asked else -1 for s in flow.in_order()], np.int64
+        [standing.get(s.name, -1) if s.is_source and s.name not in pins else -1 for s in flow.in_order()], np.int64
     )
 
 

@@ -29,7 +29,7 @@ def draw(front: Sequence[Placement], one: str, other: str, path: str | Path) -> 
     figure = Figure(figsize=(6.5, 4.4), layout="constrained")
     FigureCanvasAgg(figure)
     axes: Any = figure.subplots()
-    points = sorted((found.score.measure(other), found.score.measure(one)) for found in front)
+    points = sorted((placement.score.measure(other), placement.score.measure(one)) for placement in front)
     axes.step(*zip(*points, strict=True), where="post", color="#9aa5b1", linewidth=1)
     axes.plot(*zip(*points, strict=True), "o", color="#1f77b4")
     for x, y in points:

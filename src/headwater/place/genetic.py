@@ -14,7 +14,7 @@ from headwater.place.candidates import candidates
 from headwater.place.dense import Dense, dense
 from headwater.place.draws import Draws, draw, draws
 from headwater.place.fast_score import OUT, evaluate_all, scratch
-from headwater.place.placement import Budget, Clock, Placement, failed, judge, slices
+from headwater.place.placement import Budget, Clock, Placement, failure, judge, slices
 from headwater.place.problem import Problem
 from headwater.place.score import MEASURES
 
@@ -42,11 +42,11 @@ def solve(
     for generations in slices(clock, most):
         if evolution.on(generations, least):
             break
-    generations, changed, fitness = evolution.generation, evolution.changed, evolution.fitness
-    notes = {"generations": float(generations), "last_change": float(changed), "fitness": float(fitness)}
+    generations, last_change, fitness = evolution.generation, evolution.last_change, evolution.fitness
+    notes = {"generations": float(generations), "last_change": float(last_change), "fitness": float(fitness)}
     if not evolution.valid:
         reason = f"no chromosome of '{problem.name}' in {generations:,} generations is valid"
-        return failed(problem, "genetic", budget, clock.spent_s, reason, notes=notes)
+        return failure(problem, "genetic", budget, clock.spent_s, reason, notes=notes)
     return judge(problem, "genetic", devices[evolution.best], budget, clock.spent_s, notes=notes)
 
 
@@ -60,11 +60,11 @@ class _Evolution:
         self._now = np.random.default_rng(seed).integers(0, columns, (POPULATION, len(field.free)))
         self._scratch = scratch(field)
         self.best = field.fixed.copy()
-        self.fitness, self.valid, self.changed, self.generation = np.inf, False, 0, 0
+        self.fitness, self.valid, self.last_change, self.generation = np.inf, False, 0, 0
 
     def on(self, generations: int, least: int) -> bool:
         """Live through so many generations more; say whether it is over before."""
-        over, self.fitness, self.valid, self.generation, self.changed = _evolve(
+        over, self.fitness, self.valid, self.generation, self.last_change = _evolve(
             self._field,
             self._weights,
             self._random,
@@ -76,7 +76,7 @@ class _Evolution:
             self.fitness,
             self.valid,
             self.generation,
-            self.changed,
+            self.last_change,
             *self._scratch,
         )
         return over
@@ -95,7 +95,7 @@ def _evolve(
     best_fitness: float,
     valid: bool,
     generation: int,
-    changed: int,
+    last_change: int,
     sums: Floats,
     until: Floats,
 ) -> tuple[bool, float, bool, int, int]:
@@ -103,7 +103,7 @@ def _evolve(
     genes, columns = population.shape[1], field.service.shape[1]
     now, after = population.copy(), np.zeros((POPULATION, genes), np.int64)
     fitness, wheel, outs = np.zeros(POPULATION), np.zeros(POPULATION), np.zeros((POPULATION, OUT))
-    joined = np.zeros(POPULATION, np.int64)
+    mates = np.zeros(POPULATION, np.int64)
     places = np.zeros((POPULATION, len(field.fixed)), np.int64)
     over = False
     for j in range(POPULATION):
@@ -122,10 +122,10 @@ def _evolve(
             if outs[j, 6] > 0:
                 fitness[j] += outs[j, 6] * np.log(1 + GAMMA * value)
             if fitness[j] < best_fitness:
-                best_fitness, valid, changed = fitness[j], outs[j, 6] == 0, generation
+                best_fitness, valid, last_change = fitness[j], outs[j, 6] == 0, generation
                 best[:] = places[j]
         generation += 1
-        if genes == 0 or (generation >= least and changed <= generation // 2):
+        if genes == 0 or (generation >= least and last_change <= generation // 2):
             over = True
             break
         total = 0.0
@@ -133,13 +133,13 @@ def _evolve(
             total += fitness[j] if literal else 1 / fitness[j]
             wheel[j] = total
         for j in range(POPULATION):
-            drawn = min(int(np.searchsorted(wheel, draw(random) * total)), POPULATION - 1)
-            after[j] = now[drawn]
-        _cross(after, joined, random)
+            parent = min(int(np.searchsorted(wheel, draw(random) * total)), POPULATION - 1)
+            after[j] = now[parent]
+        _cross(after, mates, random)
         _mutate(after, columns, random)
         now, after = after, now
     population[:] = now
-    return over, best_fitness, valid, generation, changed
+    return over, best_fitness, valid, generation, last_change
 
 
 @kernel
@@ -155,18 +155,18 @@ def _mutate(population: Ints, columns: int, random: Draws) -> None:
 
 
 @kernel
-def _cross(population: Ints, joined: Ints, random: Draws) -> None:
+def _cross(population: Ints, mates: Ints, random: Draws) -> None:
     """Pair those that join at random and exchange their first genes."""
     count = 0
     for j in range(len(population)):
         if draw(random) < CROSSOVER:
-            joined[count] = j
+            mates[count] = j
             count += 1
     for last in range(count - 1, 0, -1):  # a shuffle
         other = int(draw(random) * (last + 1))
-        joined[last], joined[other] = joined[other], joined[last]
+        mates[last], mates[other] = mates[other], mates[last]
     for pair in range(count // 2):
-        a, b = joined[2 * pair], joined[2 * pair + 1]
+        a, b = mates[2 * pair], mates[2 * pair + 1]
         one, other = population[a], population[b]
         for gene in range(int(draw(random) * population.shape[1]) + 1):
             one[gene], other[gene] = other[gene], one[gene]

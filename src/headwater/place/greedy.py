@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from headwater.place.capacity import Capacity
-from headwater.place.placement import Budget, Clock, Placement, failed, judge
+from headwater.place.placement import Budget, Clock, Placement, failure, judge
 from headwater.place.problem import Problem
 from headwater.place.why_not import why_not
 
@@ -27,7 +27,7 @@ def grow(
     Papers place a pinned sink when its turn comes and never look at its link; the verifier does. With
     `pins_first` all pinned steps are on the capacity from the start, so that the rule sees them.
     """
-    clock, capacity, looked_at = Clock(budget), Capacity(problem), 0
+    clock, capacity, rows = Clock(budget), Capacity(problem), 0
     sequence = problem.order if order is None else order
     if pins_first:
         sequence = sorted(sequence, key=lambda step: problem.pinned[step] < 0)
@@ -36,8 +36,8 @@ def grow(
         row = capacity.row(pin) if pin >= 0 else rule(capacity, step)
         if row is None:
             reason = why_not(capacity, step)
-            return failed(problem, strategy, budget, clock.spent_s, reason, notes={"rows": looked_at})
-        looked_at += capacity.rows if pin < 0 else 0
+            return failure(problem, strategy, budget, clock.spent_s, reason, notes={"rows": rows})
+        rows += capacity.rows if pin < 0 else 0
         capacity.put(step, row)
     spent_s = clock.spent_s  # the judge's time is not the strategy's
-    return judge(problem, strategy, capacity.devices(), budget, spent_s, notes={"rows": looked_at})
+    return judge(problem, strategy, capacity.devices(), budget, spent_s, notes={"rows": rows})

@@ -33,25 +33,25 @@ class Hosts:
 
     def real(self) -> Hosts:
         """Without the relaxed devices."""
-        keep = self.device >= 0
-        return Hosts(self.device[keep], self.kind[keep], self.zone_at[keep], self.lan_s[keep], self.wan_s, self.zone)
+        mask = self.device >= 0
+        return Hosts(self.device[mask], self.kind[mask], self.zone_at[mask], self.lan_s[mask], self.wan_s, self.zone)
 
 
-def hosts(problem: Problem, known: Ints | None) -> Hosts:
+def hosts(problem: Problem, placed: Ints | None) -> Hosts:
     """List the candidates of a problem and a known placement's devices, and relax the rest."""
     net, index = problem.net, nearest(problem.net)
-    listed = candidates(problem, per_site=1)
-    if known is not None:
-        listed = np.union1d(listed, known)
-    zones = np.unique(net.zone_of(listed))
-    device, kind, place, lan = listed.tolist(), net.class_of[listed].tolist(), [], []
+    devices = candidates(problem, per_site=1)
+    if placed is not None:
+        devices = np.union1d(devices, placed)
+    zones = np.unique(net.zone_of(devices))
+    device, kind, place, lan = devices.tolist(), net.class_of[devices].tolist(), [], []
     at = {int(z): i for i, z in enumerate(zones)}
-    place = [at[int(z)] for z in net.zone_of(listed)]
-    lan = net.lan_s[listed].tolist()
-    taken = set(device)
+    place = [at[int(z)] for z in net.zone_of(devices)]
+    lan = net.lan_s[devices].tolist()
+    explicit = set(device)
     for zone in zones.tolist():
         for group in np.flatnonzero(index.zone == zone).tolist():
-            rest = (int(d) for d in index.members(group) if int(d) not in taken and int(d) not in problem.closed)
+            rest = (int(d) for d in index.members(group) if int(d) not in explicit and int(d) not in problem.closed)
             nearest_rest = next(rest, None)
             if nearest_rest is not None:
                 device.append(-1)

@@ -14,7 +14,7 @@ def lower_bound(problem: Problem, goal: Objective) -> float:
     return sum(weight * _MEASURES[name](problem) for name, weight in goal.weights().items() if weight)
 
 
-def fixed(problem: Problem, goal: Objective) -> float:
+def fixed_part(problem: Problem, goal: Objective) -> float:
     """The part of the objective's first level that windows add wherever steps run."""
     weights = goal.weights()
     slowest = np.zeros(len(problem.steps))
@@ -26,14 +26,14 @@ def fixed(problem: Problem, goal: Objective) -> float:
 
 def _least_step_s(problem: Problem) -> Floats:
     """The least that a step takes on any class, alone on its device; its window counted in."""
-    own = problem.held_s.copy()
+    step_s = problem.held_s.copy()
     if problem.model is not Model.ROUND_ROBIN:
         with np.errstate(divide="ignore", invalid="ignore"):
-            own = np.where(problem.load < 1, own / (1 - problem.load), np.inf)
-    free = np.where(np.isfinite(own).any(axis=1), own.min(axis=1), 0.0)
+            step_s = np.where(problem.load < 1, step_s / (1 - problem.load), np.inf)
+    free = np.where(np.isfinite(step_s).any(axis=1), step_s.min(axis=1), 0.0)
     kinds = problem.net.class_of[np.maximum(problem.pinned, 0)]
-    there = own[np.arange(len(free)), kinds]
-    least = np.where(problem.pinned >= 0, np.where(np.isfinite(there), there, 0.0), free)
+    pinned_s = step_s[np.arange(len(free)), kinds]
+    least = np.where(problem.pinned >= 0, np.where(np.isfinite(pinned_s), pinned_s, 0.0), free)
     return np.asarray(least + problem.window_s)
 
 
@@ -117,8 +117,8 @@ def _ways(problem: Problem, source: int) -> Floats:
 def _wan(problem: Problem) -> float:
     a, b = problem.pinned[problem.stream_from], problem.pinned[problem.stream_to]
     zones = problem.net.zone_of(np.maximum(a, 0)), problem.net.zone_of(np.maximum(b, 0))
-    fixed = (a >= 0) & (b >= 0) & (zones[0] != zones[1])
-    return float((problem.stream_hz * problem.stream_bytes)[fixed].sum())
+    between_pins = (a >= 0) & (b >= 0) & (zones[0] != zones[1])
+    return float((problem.stream_hz * problem.stream_bytes)[between_pins].sum())
 
 
 def _money(problem: Problem) -> float:

@@ -39,7 +39,7 @@ def merge(problems: Sequence[Problem]) -> Problem:
         "together": tuple(tuple(i + start for i in group) for p, start in shifted for group in p.together),
         "closed": frozenset().union(*(p.closed for p in problems)),
         "at_most": tuple(dict.fromkeys(target for p in problems for target in p.at_most)),
-        "zone_allowed": _allowed(problems),
+        "zone_allowed": _zones_allowed(problems),
     }
     return dataclasses.replace(first, **changes)
 
@@ -60,7 +60,7 @@ def _check(problems: Sequence[Problem]) -> None:
             raise PlacementError(f"flow '{problem.name}' has streams of its own times or shares devices already")
 
 
-def _allowed(problems: Sequence[Problem]) -> Flags | None:
+def _zones_allowed(problems: Sequence[Problem]) -> Flags | None:
     if all(p.zone_allowed is None for p in problems):
         return None
     zones = len(problems[0].net.zones)

@@ -65,16 +65,16 @@ class Objective:
 def _level(text: str, whole: str) -> tuple[tuple[str, float], ...]:
     terms = []
     for part in re.split(r"(?<![eE*])\+", text):
-        found = _TERM.fullmatch(part.strip())
-        if not found:
+        term = _TERM.fullmatch(part.strip())
+        if not term:
             raise PlacementError(
                 f"cannot read '{part.strip()}' in the objective '{whole}'; "
                 "write like 'critical + 0.1 * money then devices'"
             )
         try:
-            terms.append((found["measure"], float(found["weight"] or 1)))
+            terms.append((term["measure"], float(term["weight"] or 1)))
         except ValueError as slip:
-            raise PlacementError(f"'{found['weight']}' in the objective '{whole}' is not a number") from slip
+            raise PlacementError(f"'{term['weight']}' in the objective '{whole}' is not a number") from slip
     return tuple(terms)
 
 

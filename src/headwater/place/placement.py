@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from headwater.net.arrays import Ints
-from headwater.place.lower_bound import fixed
+from headwater.place.lower_bound import fixed_part
 from headwater.place.objective import Objective, usual
 from headwater.place.problem import Problem
 from headwater.place.routes import no_route
@@ -71,7 +71,7 @@ class Placement:
     @property
     def movable(self) -> float:
         """The part of the value that depends on where steps run; windows fill at their own pace."""
-        return self.value - fixed(self.problem, self.objective)
+        return self.value - fixed_part(self.problem, self.objective)
 
     @property
     def score(self) -> Score:
@@ -148,17 +148,17 @@ def judge(
     trace: tuple[tuple[float, float], ...] = (),
 ) -> Placement:
     """Make a placement of a strategy's choice; the verifier decides whether it counts."""
-    goal, chosen = budget.goal(problem), np.asarray(device, np.int64)
-    broken = violations(problem, chosen.tolist())
+    goal, devices = budget.goal(problem), np.asarray(device, np.int64)
+    broken = violations(problem, devices.tolist())
     if broken:
-        return failed(problem, strategy, budget, seconds, str(broken[0]), notes=notes)
-    value = goal.value(score(problem, chosen))
+        return failure(problem, strategy, budget, seconds, str(broken[0]), notes=notes)
+    value = goal.value(score(problem, devices))
     return Placement(
         problem=problem,
         strategy=strategy,
         objective=goal,
         status="optimal" if optimal else "feasible",
-        device=chosen,
+        device=devices,
         value=value,
         bound=value if optimal else bound,
         seconds=seconds,
@@ -168,7 +168,7 @@ def judge(
     )
 
 
-def failed(
+def failure(
     problem: Problem,
     strategy: str,
     budget: Budget,

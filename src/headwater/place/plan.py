@@ -89,7 +89,7 @@ class Plan:
     @classmethod
     def of(
         cls,
-        found: Placement,
+        placement: Placement,
         *,
         flow: str,
         net: str | Path,
@@ -101,22 +101,22 @@ class Plan:
         every: str | None = None,
     ) -> Plan:
         """The plan that a strategy's answer is, with references to what it was asked of."""
-        if found.device is None:
-            raise PlacementError(f"there is no plan of '{found.problem.name}': {found.reason}")
-        scored = found.score
-        values = {name: scored.measure(name) for name in MEASURES}
+        if placement.device is None:
+            raise PlacementError(f"there is no plan of '{placement.problem.name}': {placement.reason}")
+        score = placement.score
+        values = {name: score.measure(name) for name in MEASURES}
         return cls(
             flow=flow,
             net=str(net),
-            placement=found.by_name,
+            placement=placement.by_name,
             rates_hz=rates_hz,
             contract=contract,
             profile=profile,
             measured_ips=measured_ips,
             copies=copies or {},
-            model=found.problem.model,
-            strategy=found.strategy,
-            objective=str(found.objective),
+            model=placement.problem.model,
+            strategy=placement.strategy,
+            objective=str(placement.objective),
             every=every,
             predicted={name: value if math.isfinite(value) else None for name, value in values.items()},
         )
@@ -131,51 +131,51 @@ class Plan:
             raise PlacementError(
                 f"the plan of flow '{flow.name}' has no profile; measure one with 'headwater profile', and name it there"
             )
-        asked = problem_of(
+        problem = problem_of(
             flow, net, profile, self.rates_hz, measured_ips=self.measured_ips, model=self.model, every=self.every
         )
         for step, count in self.copies.items():
-            asked = with_copies(asked, step, count)
+            problem = with_copies(problem, step, count)
         # the sources stand where the plan says, not where the net has a sensor
-        return self._settled(dataclasses.replace(asked, pinned=np.full(len(asked.steps), -1)))
+        return self._solve(dataclasses.replace(problem, pinned=np.full(len(problem.steps), -1)))
 
     def figures(self) -> Profile | None:
         """What each step costs: that of the plan, or of the file it names; None if it says nothing about it."""
         return Profile.load(Path(self.profile)) if isinstance(self.profile, str) else self.profile
 
-    def _settled(self, asked: Problem) -> Placement:
+    def _solve(self, problem: Problem) -> Placement:
         budget = Budget(objective=Objective.parse(self.objective) if self.objective else None)
-        pinned = self._pinned(asked)
+        pinned = self._pin(problem)
         if (pinned.pinned >= 0).all():
-            found = judge(asked, self.strategy, pinned.pinned, budget, 0.0)
+            answer = judge(problem, self.strategy, pinned.pinned, budget, 0.0)
         else:
-            chosen = best.quick(pinned, budget) or best.solve(pinned, budget)
-            found = chosen if chosen.device is None else judge(asked, self.strategy, chosen.device, budget, 0.0)
-        if found.device is None:
+            choice = best.quick(pinned, budget) or best.solve(pinned, budget)
+            answer = choice if choice.device is None else judge(problem, self.strategy, choice.device, budget, 0.0)
+        if answer.device is None:
             raise PlacementError(
-                f"the plan of flow '{asked.name}' does not hold on net '{asked.net.name}': {found.reason}"
+                f"the plan of flow '{problem.name}' does not hold on net '{problem.net.name}': {answer.reason}"
             )
-        return found
+        return answer
 
-    def _pinned(self, asked: Problem) -> Problem:
+    def _pin(self, problem: Problem) -> Problem:
         """The problem that has only this plan for an answer: steps pinned to devices, or kept to a site."""
-        net, pinned = asked.net, asked.pinned.copy()
-        allowed = np.ones((len(asked.steps), len(net.zones)), bool)
+        net, pinned = problem.net, problem.pinned.copy()
+        allowed = np.ones((len(problem.steps), len(net.zones)), bool)
         for name in self.placement:
-            if name not in asked.steps:
-                slip = suggestion(name, asked.steps) or f"; its steps are {listed(asked.steps)}"
-                raise PlacementError(f"the plan places step '{name}', which flow '{asked.name}' does not have{slip}")
-        for i, name in enumerate(asked.steps):
+            if name not in problem.steps:
+                slip = suggestion(name, problem.steps) or f"; its steps are {listed(problem.steps)}"
+                raise PlacementError(f"the plan places step '{name}', which flow '{problem.name}' does not have{slip}")
+        for i, name in enumerate(problem.steps):
             at = self.placement.get(name)
             if at is None:
-                raise PlacementError(f"the plan does not say where step '{name}' of flow '{asked.name}' runs")
+                raise PlacementError(f"the plan does not say where step '{name}' of flow '{problem.name}' runs")
             try:
                 pinned[i] = net.device(at)
             except NetError as slip:
                 if at not in net.zones:
                     raise PlacementError(f"the plan puts step '{name}' on '{at}': {slip}") from None
                 allowed[i] = np.arange(len(net.zones)) == net.zone(at)
-        return dataclasses.replace(asked, pinned=pinned, zone_allowed=allowed)
+        return dataclasses.replace(problem, pinned=pinned, zone_allowed=allowed)
 
     # -- files ------------------------------------------------------------------------------------------------------------
 
@@ -184,7 +184,7 @@ class Plan:
         path = Path(path)
         if path.suffix != ".json":
             raise PlacementError(f"a plan is written as JSON: its file must end in .json; got '{path}'")
-        near = self._moved(lambda name: Path(os.path.relpath(name, path.parent)).as_posix())
+        near = self._with_paths(lambda name: Path(os.path.relpath(name, path.parent)).as_posix())
         beside = path.with_name(f".{path.name}.new")
         beside.write_bytes(msgspec.json.format(msgspec.json.encode(near)) + b"\n")
         beside.replace(path)
@@ -194,32 +194,32 @@ class Plan:
         """Read a plan from a `.json` or `.toml` file, written by `save` or by hand."""
         path = Path(path)
         try:
-            document = _parsed(path)
+            document = _parse(path)
             _check_fields(document)
             plan = msgspec.convert(document, cls)
         except msgspec.ValidationError as slip:
             raise PlacementError(f"plan file '{path}': {slip}") from None
         except (PlacementError, FlowError) as slip:
             raise PlacementError(f"plan file '{path}': {slip}") from None
-        return plan._moved(lambda name: os.path.normpath(path.parent / name))
+        return plan._with_paths(lambda name: os.path.normpath(path.parent / name))
 
-    def _moved(self, moved: Callable[[str], str]) -> Plan:
+    def _with_paths(self, change: Callable[[str], str]) -> Plan:
         """The plan with its paths seen from another folder; names of modules and absolute paths stay as they are."""
 
-        def seen(name: str) -> str:
-            return name if Path(name).is_absolute() else moved(name)
+        def relocate(name: str) -> str:
+            return name if Path(name).is_absolute() else change(name)
 
         head, colon, attribute = self.flow.partition(".py:")
         flow = self.flow
         if colon:
-            flow = f"{seen(head + '.py')}:{attribute}"
+            flow = f"{relocate(head + '.py')}:{attribute}"
         elif self.flow.endswith(".py"):
-            flow = seen(self.flow)
-        profile = seen(self.profile) if isinstance(self.profile, str) else self.profile
-        return dataclasses.replace(self, flow=flow, net=seen(self.net), profile=profile)
+            flow = relocate(self.flow)
+        profile = relocate(self.profile) if isinstance(self.profile, str) else self.profile
+        return dataclasses.replace(self, flow=flow, net=relocate(self.net), profile=profile)
 
 
-def _parsed(path: Path) -> dict[str, Any]:
+def _parse(path: Path) -> dict[str, Any]:
     if path.suffix not in (".json", ".toml"):
         raise PlacementError(f"must end in .json or .toml; got '{path.suffix}'")
     try:
@@ -237,17 +237,17 @@ def _parsed(path: Path) -> dict[str, Any]:
 
 
 def _check_fields(document: Mapping[str, Any]) -> None:
-    known = [field.name for field in dataclasses.fields(Plan)]
+    fields = [field.name for field in dataclasses.fields(Plan)]
     missing = [name for name in ("flow", "net", "placement") if name not in document]
     if missing:
-        raise PlacementError(f"does not say {_needed(missing[0])}{_mistaken(document)}")
+        raise PlacementError(f"does not say {_description_of(missing[0])}{_likely_slip(document)}")
     for name in document:
-        if name not in known:
-            slip = suggestion(name, known) or f"; a plan has {', '.join(known)}"
+        if name not in fields:
+            slip = suggestion(name, fields) or f"; a plan has {', '.join(fields)}"
             raise PlacementError(f"'{name}' is nothing of a plan{slip}")
 
 
-def _needed(name: str) -> str:
+def _description_of(name: str) -> str:
     return {
         "flow": 'which flow it is for: flow = "path/to/flow.py"',
         "net": 'on which net: net = "path/to/net.toml"',
@@ -255,7 +255,7 @@ def _needed(name: str) -> str:
     }[name]
 
 
-def _mistaken(document: Iterable[str]) -> str:
+def _likely_slip(document: Iterable[str]) -> str:
     """What a file that is no plan may be instead."""
     fields = set(document)
     if {"status", "placement", "paths"} <= fields:

@@ -192,14 +192,14 @@ class Problem:
 
         A step met before its inputs goes back to the end of the queue (algorithm 1 of Veith et al.).
         """
-        listed = list(self.sources)
-        done, queue = set(listed), deque[int]()
-        self._enqueue_after(listed, done, queue)
+        order = list(self.sources)
+        done, queue = set(order), deque[int]()
+        self._enqueue_after(order, done, queue)
         turned_back = 0
         while queue:
             step = queue.popleft()
             if all(int(self.stream_from[e]) in done for e in self.inputs[step]):
-                listed.append(step)
+                order.append(step)
                 done.add(step)
                 self._enqueue_after([step], done, queue)
                 turned_back = 0
@@ -208,12 +208,12 @@ class Problem:
                 turned_back += 1
                 if turned_back > len(queue):
                     break
-        if len(listed) < len(self.steps):
+        if len(order) < len(self.steps):
             stuck = next(name for i, name in enumerate(self.steps) if i not in done)
             raise PlacementError(
                 f"problem '{self.name}' has a cycle: step '{stuck}' waits for itself; a flow must be acyclic"
             )
-        return tuple(listed)
+        return tuple(order)
 
     def _enqueue_after(self, steps: list[int], done: set[int], queue: deque[int]) -> None:
         for step in steps:
@@ -298,9 +298,9 @@ class Problem:
     def step(self, name: str) -> int:
         """The number of the step called `name`."""
         if name not in self.steps:
-            known = ", ".join(f"'{s}'" for s in self.steps[:8])
+            names = ", ".join(f"'{s}'" for s in self.steps[:8])
             slip = suggestion(name, self.steps)
-            raise PlacementError(f"problem '{self.name}' has no step '{name}'; its steps begin {known}{slip}")
+            raise PlacementError(f"problem '{self.name}' has no step '{name}'; its steps begin {names}{slip}")
         return self.steps.index(name)
 
     def stream_name(self, stream: int) -> str:

@@ -35,7 +35,7 @@ class Program:
         self, problem: Problem, budget: Budget, hosts: Hosts, tangents: Iterable[float] = (), clock: Clock | None = None
     ) -> None:
         self.problem, self.budget, self.hosts, self._clock = problem, budget, hosts, clock
-        self._devices_listed = table.Devices(hosts.device, hosts.kind, hosts.zone[hosts.zone_at])
+        self._candidates = table.Devices(hosts.device, hosts.kind, hosts.zone[hosts.zone_at])
         self._tangents = sorted({*TANGENTS, *tangents})
         # the solver lets rows be off by 1e-6, so times are counted in units in which that is nothing
         self._unit_s = max(1e-9, 1e-3 * float(hosts.wan_s[np.isfinite(hosts.wan_s)].max(initial=0.0)))
@@ -54,12 +54,12 @@ class Program:
         self.used = {k: self._variable(1.0, whole=False) for k in range(len(hosts.device))}
         self._group_steps()
         self._limit_devices()
-        self.measure = {name: self._measure(name) for name in self._wanted()}
+        self.measure = {name: self._measure(name) for name in self._measure_names()}
 
-    def _wanted(self) -> set[str]:
+    def _measure_names(self) -> set[str]:
         goal = self.budget.goal(self.problem)
-        wanted = {m for m, w in goal.weights().items() if w}
-        return wanted | {m for level, _ in self.problem.at_most for m, _ in level}
+        names = {m for m, w in goal.weights().items() if w}
+        return names | {m for level, _ in self.problem.at_most for m, _ in level}
 
     def _variable(self, upper: float, *, whole: bool) -> int:
         self.upper.append(upper)
@@ -77,14 +77,14 @@ class Program:
 
     def _columns_of(self, v: int) -> dict[int, int]:
         """The variables of a step by host: one per host where it may be; none if its pin leaves no choice."""
-        problem, listed = self.problem, np.arange(len(self.hosts.device))
-        allowed = table.fits(problem, v, self._devices_listed)
+        problem, numbers = self.problem, np.arange(len(self.hosts.device))
+        allowed = table.fits(problem, v, self._candidates)
         if problem.pinned[v] >= 0:
             here = int(np.flatnonzero(self.hosts.device == problem.pinned[v])[0])
             if not allowed[here]:
                 self._row({-1: 1.0}, 0.0, 0.0)
             return {here: -1}
-        out = {int(k): self._variable(1.0, whole=True) for k in listed[allowed]}
+        out = {int(k): self._variable(1.0, whole=True) for k in numbers[allowed]}
         self._row(dict.fromkeys(out.values(), 1.0), 1.0, 1.0)
         return out
 
@@ -138,7 +138,7 @@ class Program:
                     for same_here in within:
                         _add(together, same_here, -1.0)
                     self._row(together, -math.inf, 0.0)
-        return _scaled(seconds, 1 / self._unit_s), crossing, inside, paid
+        return _scale(seconds, 1 / self._unit_s), crossing, inside, paid
 
     def _flows(self, e: int, u: int, v: int) -> dict[tuple[int, int], Sum]:
         """Per pair of zones whether the stream goes that way; pairs that cannot carry it are left out."""
@@ -183,22 +183,22 @@ class Program:
     def _send_s(self, e: int, a: int, b: int) -> float:
         bits = self.problem.stream_bytes[e] * self.problem.bits_per_byte
         load = 0.0 if self.problem.model is Model.ROUND_ROBIN else self.problem.stream_bps[e]
-        left = self._speed(a, b) - load
-        return float(bits / left) if bits > 0 and left > 0 and math.isfinite(left) else 0.0
+        free = self._speed(a, b) - load
+        return float(bits / free) if bits > 0 and free > 0 and math.isfinite(free) else 0.0
 
     def _step_s(self, v: int) -> Sum:
         """Seconds in a step, its window counted in: alone on its device, or at least that and what company adds."""
         problem, alone = self.problem, {-1: float(self.problem.window_s[v])}
         for k, column in self.x[v].items():
-            held, load = problem.held_s[v, self.hosts.kind[k]], problem.load[v, self.hosts.kind[k]]
-            if held > 0 and load < 1:
-                own = held if problem.model is Model.ROUND_ROBIN else held / (1 - load)
-                _add(alone, {column: 1.0}, float(own))
-        alone = _scaled(alone, 1 / self._unit_s)
+            service, load = problem.held_s[v, self.hosts.kind[k]], problem.load[v, self.hosts.kind[k]]
+            if service > 0 and load < 1:
+                sojourn_s = service if problem.model is Model.ROUND_ROBIN else service / (1 - load)
+                _add(alone, {column: 1.0}, float(sojourn_s))
+        alone = _scale(alone, 1 / self._unit_s)
         if problem.model is Model.QUEUE or not problem.solid[v]:
             return alone
         seconds = self._variable(math.inf, whole=False)
-        self._row({seconds: 1.0, **_scaled(alone, -1.0)}, 0.0, math.inf)
+        self._row({seconds: 1.0, **_scale(alone, -1.0)}, 0.0, math.inf)
         for k in self.x[v]:
             if self.hosts.device[k] >= 0:
                 self._company(v, k, seconds)
@@ -211,22 +211,22 @@ class Program:
         if not service[v] > 0:
             return
         turns = table.has_turns(problem)
-        taken = problem.taken.get(int(self.hosts.device[k]), NOTHING_TAKEN)
-        load: Sum = {-1: taken.turn_s / self._unit_s if turns else taken.utilisation}
+        use = problem.taken.get(int(self.hosts.device[k]), NOTHING_TAKEN)
+        load: Sum = {-1: use.turn_s / self._unit_s if turns else use.utilisation}
         for u in range(len(problem.steps)):
             if np.isfinite(service[u]):
                 _add(load, self._at(u, k), float(service[u] if turns else problem.load[u, kind]))
         most = float(service[np.isfinite(service)].sum()) + load[-1]
         if turns:
-            fastest = max(float(problem.rate_hz[v]), taken.fastest_hz)
+            fastest = max(float(problem.rate_hz[v]), use.fastest_hz)
             if fastest > 0:
-                self._if_there(v, k, _scaled(load, -1.0), -table.longest_turn_s(fastest) / self._unit_s, most)
-            self._if_there(v, k, {seconds: 1.0, **_scaled(load, -1.0)}, window, most + window)
+                self._if_there(v, k, _scale(load, -1.0), -table.longest_turn_s(fastest) / self._unit_s, most)
+            self._if_there(v, k, {seconds: 1.0, **_scale(load, -1.0)}, window, most + window)
             return
         for at in self._tangents:
             slope = float(service[v]) / (1 - at) ** 2
             level = float(service[v]) / (1 - at) - slope * at
-            self._if_there(v, k, {seconds: 1.0, **_scaled(load, -slope)}, level + window, level + slope + window)
+            self._if_there(v, k, {seconds: 1.0, **_scale(load, -slope)}, level + window, level + slope + window)
 
     def _if_there(self, v: int, k: int, terms: Sum, low: float, slack: float) -> None:
         """Ask that terms ≥ low if step v is on device k; `slack` is enough to let go of it otherwise."""
@@ -245,13 +245,13 @@ class Program:
     def _limit_devices(self) -> None:
         """Let steps, streams and other flows use no more of any real device than it has."""
         problem, arrays = self.problem, table.limits(self.problem)
-        self.drawn: dict[int, Sum] = {}
+        self.draw_ma: dict[int, Sum] = {}
         for k, device in enumerate(self.hosts.device.tolist()):
             kind, border = int(self.hosts.kind[k]), self._border(k)
             for v in range(len(problem.steps)):
                 if at := self._at(v, k):
-                    self._row({self.used[k]: 1.0, **_scaled(at, -1.0)}, 0.0, math.inf)
-            others = table.taken(problem, device)
+                    self._row({self.used[k]: 1.0, **_scale(at, -1.0)}, 0.0, math.inf)
+            others = table.used_by_others(problem, device)
             for c, limit in enumerate(table.LIMITS):
                 used: Sum = {}
                 for v in range(len(problem.steps)):
@@ -259,19 +259,19 @@ class Program:
                 _add(used, border, float(arrays.per_byte[c, kind]))
                 _add(used, {self.used[k]: 1.0}, float(arrays.idle[c, kind]))
                 if limit is table.ENERGY:
-                    self.drawn[k] = used
+                    self.draw_ma[k] = used
                 most = float(arrays.most[c, kind])
                 if device >= 0 and math.isfinite(most):
                     scale = 1 / most if most > 0 else 1.0
-                    self._row(_scaled(used, scale), -math.inf, (most - others[c]) * scale)
+                    self._row(_scale(used, scale), -math.inf, (most - others[c]) * scale)
 
     def _border(self, k: int) -> Sum:
         """Bytes per second that come to a device and leave it."""
         problem, border = self.problem, dict[int, float]()
-        for e, sent in enumerate(problem.stream_bytes_hz.tolist()):
-            _add(border, self._at(int(problem.stream_from[e]), k), sent)
-            _add(border, self._at(int(problem.stream_to[e]), k), sent)
-            _add(border, self.hop[e][2].get(k, {}), -2.0 * sent)
+        for e, bytes_hz in enumerate(problem.stream_bytes_hz.tolist()):
+            _add(border, self._at(int(problem.stream_from[e]), k), bytes_hz)
+            _add(border, self._at(int(problem.stream_to[e]), k), bytes_hz)
+            _add(border, self.hop[e][2].get(k, {}), -2.0 * bytes_hz)
         return border
 
     def _measure(self, name: str) -> Sum:
@@ -283,7 +283,7 @@ class Program:
                 _add(out, seconds, float(problem.step_paths[v]))
             for e, (seconds, _, _, _) in enumerate(self.hop):
                 _add(out, seconds, float(problem.stream_paths[e]))
-            return _scaled(out, self._unit_s)
+            return _scale(out, self._unit_s)
         if name == "critical":
             out = {self._slowest(): self._unit_s}
         elif name == "wan":
@@ -297,10 +297,10 @@ class Program:
                 _add(out, paid, float(problem.stream_bytes_hz[e]) * 3600 / 1e9)
         else:
             share = self._variable(math.inf, whole=False)
-            for k, draw in self.drawn.items():
+            for k, draw in self.draw_ma.items():
                 limit = classes[int(self.hosts.kind[k])].budget_ma
                 if math.isfinite(limit) and limit > 0 and self.hosts.device[k] >= 0:  # of nothing, nothing is drawn
-                    self._row({share: 1.0, **_scaled(dict(draw), -1 / limit)}, 0.0, math.inf)
+                    self._row({share: 1.0, **_scale(dict(draw), -1 / limit)}, 0.0, math.inf)
             out = {share: 1.0}
         return out
 
@@ -309,7 +309,7 @@ class Program:
         until = [self._variable(math.inf, whole=False) for _ in problem.steps]
         end = self._variable(math.inf, whole=False)
         for v in range(len(problem.steps)):
-            self._row({until[v]: 1.0, **_scaled(self.step[v], -1.0)}, 0.0, math.inf)
+            self._row({until[v]: 1.0, **_scale(self.step[v], -1.0)}, 0.0, math.inf)
             self._row({end: 1.0, until[v]: -1.0}, 0.0, math.inf)
             for e in problem.inputs[v]:
                 wait: Sum = {until[v]: 1.0, until[int(problem.stream_from[e])]: -1.0}
@@ -334,31 +334,33 @@ class Program:
         constant, cost = goal.pop(-1, 0.0), np.zeros(len(self.upper))
         for column, weight in goal.items():
             cost[column] = weight
-        return self._solved(cost, constant, time_s, known=math.isfinite(cutoff))
+        return self._solve(cost, constant, time_s, has_cutoff=math.isfinite(cutoff))
 
     def _at_most(self, terms: Sum, limit: float) -> None:
         scale = 1 / limit if limit > 0 else 1.0
-        self._row(_scaled(terms, scale), -math.inf, limit * scale)
+        self._row(_scale(terms, scale), -math.inf, limit * scale)
 
-    def _solved(self, cost: Floats, constant: float, time_s: float, *, known: bool) -> tuple[str, Ints | None, float]:
+    def _solve(
+        self, cost: Floats, constant: float, time_s: float, *, has_cutoff: bool
+    ) -> tuple[str, Ints | None, float]:
         """Solve without whole numbers first: that is a bound, quick, often whole by itself, and tells how fast we are."""
         import scipy.optimize  # noqa: F401  # what is timed below is the program, not the import
 
         started, scale = time.perf_counter(), float(np.abs(cost).max(initial=0.0)) or 1.0
         cost = cost / scale
-        bounded, whole = self._handed_over(cost, time_s, whole=False), np.array(self.whole, bool)
+        bounded, whole = self._milp(cost, time_s, whole=False), np.array(self.whole, bool)
         if bounded.status == 2:
             return "infeasible", None, math.inf
         if bounded.status != 0:
             return "unknown", None, 0.0
         bound, took_s = constant + scale * float(bounded.fun), time.perf_counter() - started
-        chosen = bounded.x[whole]
-        if (np.abs(chosen - np.rint(chosen)) < 1e-7).all():
+        values = bounded.x[whole]
+        if (np.abs(values - np.rint(values)) < 1e-7).all():
             return "optimal", self._devices(bounded.x), bound
         left_s = time_s - took_s
-        if known and left_s < PATIENCE * took_s:
+        if has_cutoff and left_s < PATIENCE * took_s:
             return "unknown", None, bound
-        result = self._handed_over(cost, left_s, whole=True)
+        result = self._milp(cost, left_s, whole=True)
         if result.status == 2:
             return "infeasible", None, math.inf
         if result.mip_dual_bound is not None and math.isfinite(result.mip_dual_bound):
@@ -367,7 +369,7 @@ class Program:
             return "unknown", None, bound
         return ("optimal" if result.status == 0 else "feasible"), self._devices(result.x), bound
 
-    def _handed_over(self, cost: Floats, time_s: float, *, whole: bool) -> Any:
+    def _milp(self, cost: Floats, time_s: float, *, whole: bool) -> Any:
         from scipy.optimize import Bounds, LinearConstraint, milp
 
         matrix, low, high = self._matrix()
@@ -403,5 +405,5 @@ def _add(to: Sum, terms: Sum, weight: float) -> None:
             to[column] = to.get(column, 0.0) + one * weight
 
 
-def _scaled(terms: Sum, weight: float) -> Sum:
+def _scale(terms: Sum, weight: float) -> Sum:
     return {column: one * weight for column, one in terms.items()}

@@ -31,12 +31,12 @@ def nearest_in_needs(capacity: Capacity, step: int) -> int | None:
     processor = speed[kind] * (1 - capacity.busy - load) / speed.max()
     memory = np.array([c.memory_bytes for c in classes])
     bounded = np.where(np.isfinite(memory), memory, 0.0)
-    left = bounded[kind] - np.where(np.isfinite(memory)[kind], capacity.memory + problem.memory_bytes[step], 0.0)
+    free = bounded[kind] - np.where(np.isfinite(memory)[kind], capacity.memory + problem.memory_bytes[step], 0.0)
     placed = np.flatnonzero(capacity.at >= 0)
     away = np.full(capacity.rows, OTHER_ZONE)
     if len(placed):
         first = int(capacity.at[next(s for s in problem.order if capacity.at[s] >= 0)])
         away[capacity.zone == capacity.zone[first]] = SAME_ZONE
         away[first] = 0.0
-    distance = np.sqrt(processor**2 + (left / max(bounded.max(), 1.0)) ** 2 + away**2)
+    distance = np.sqrt(processor**2 + (free / max(bounded.max(), 1.0)) ** 2 + away**2)
     return capacity.best(distance, capacity.feasible(step))

@@ -10,7 +10,7 @@ from headwater.place.candidates import candidates
 from headwater.place.dense import Dense, dense
 from headwater.place.draws import Draws, draw, draws
 from headwater.place.fast_score import OUT, evaluate, scratch
-from headwater.place.placement import Budget, Clock, Placement, failed, judge, slices
+from headwater.place.placement import Budget, Clock, Placement, failure, judge, slices
 from headwater.place.problem import Problem
 from headwater.place.score import MEASURES
 
@@ -31,7 +31,7 @@ def solve(problem: Problem, budget: Budget | None = None, *, trials: int = TRIAL
         tried += count
     if not np.isfinite(value):
         reason = f"none of {tried:,} random assignments of '{problem.name}' is valid"
-        return failed(problem, "random", budget, clock.spent_s, reason)
+        return failure(problem, "random", budget, clock.spent_s, reason)
     return judge(problem, "random", devices[best], budget, clock.spent_s, notes={"tried": float(tried)})
 
 

@@ -20,14 +20,14 @@ def reach(problem: Problem, budget: Budget | None = None, *, most: float = 1000.
     probe = dataclasses.replace(budget, time_s=budget.time_s / 12)
 
     def at(factor: float) -> Placement | None:
-        found = best.solve(slower(problem, factor), probe)
-        return found if found.device is not None else None
+        answer = best.solve(slower(problem, factor), probe)
+        return answer if answer.device is not None else None
 
-    low, high, kept = 1.0, most, at(1.0)
-    if kept is None:
+    low, high, largest = 1.0, most, at(1.0)
+    if largest is None:
         return 0.0, None
     while high / low > 1.01 and clock.left_s > 0:
         middle = (low * high) ** 0.5
-        found = at(middle)
-        low, high, kept = (middle, high, found) if found is not None else (low, middle, kept)
-    return low, kept
+        answer = at(middle)
+        low, high, largest = (middle, high, answer) if answer is not None else (low, middle, largest)
+    return low, largest

@@ -50,7 +50,7 @@ class Recount:
         """The steps on a device."""
         return self._on[host]
 
-    def taken(self, host: int, what: str) -> float:
+    def used_by_others(self, host: int, what: str) -> float:
         """What other flows use of a device."""
         return float(getattr(self.problem.taken[host], what)) if host in self.problem.taken else 0.0
 
@@ -62,18 +62,20 @@ class Recount:
     def busy(self, host: int) -> float:
         """How busy a device is."""
         if host not in self._busy:
-            self._busy[host] = sum((self.busy_of(i) for i in self.on(host)), self.taken(host, "utilisation"))
+            self._busy[host] = sum((self.busy_of(i) for i in self.on(host)), self.used_by_others(host, "utilisation"))
         return self._busy[host]
 
     def turn_s(self, host: int) -> float:
         """Seconds for one turn of all steps on a device."""
         if host not in self._turn_s:
-            self._turn_s[host] = sum((self.work_s[i] for i in self.on(host)), self.taken(host, "turn_s"))
+            self._turn_s[host] = sum((self.work_s[i] for i in self.on(host)), self.used_by_others(host, "turn_s"))
         return self._turn_s[host]
 
     def fastest_hz(self, host: int) -> float:
         """Records per second of the busiest step on a device."""
-        return max([self.taken(host, "fastest_hz"), *(self.rate[i] for i in self.on(host) if self.work_s[i] > 0)])
+        return max(
+            [self.used_by_others(host, "fastest_hz"), *(self.rate[i] for i in self.on(host) if self.work_s[i] > 0)]
+        )
 
     def bytes_hz(self, e: int) -> float:
         """Bytes per second of a stream."""
@@ -89,17 +91,17 @@ class Recount:
 
     def access_bps(self, host: int) -> float:
         """Bits per second on the access link of a device."""
-        return sum((self.bps(e) for e in self.outside(host)), self.taken(host, "access_bps"))
+        return sum((self.bps(e) for e in self.outside(host)), self.used_by_others(host, "access_bps"))
 
     def memory_bytes(self, host: int) -> float:
         """Bytes in use on a device."""
-        own = (float(self.problem.memory_bytes[i]) for i in self.on(host))
-        return sum(own, self.taken(host, "memory_bytes"))
+        loads = (float(self.problem.memory_bytes[i]) for i in self.on(host))
+        return sum(loads, self.used_by_others(host, "memory_bytes"))
 
     def draw_ma(self, host: int) -> float:
         """Mean current of a device."""
         kind = self.kind_of(host)
-        total = kind.idle_ma + self.taken(host, "draw_ma")
+        total = kind.idle_ma + self.used_by_others(host, "draw_ma")
         total += sum(self.rate[i] * self.charge[i] for i in self.on(host))
         return total + kind.radio_mas_per_byte * sum(self.bytes_hz(e) for e in self.outside(host))
 
@@ -136,8 +138,8 @@ class Recount:
         if self.device[a] == self.device[b] or problem.hop_s is not None or bits == 0:
             return self.latency_s(e)
         speed = min(self.kind[a].access_bps, self.kind[b].access_bps)
-        left = speed - (0.0 if problem.model is Model.ROUND_ROBIN else self.bps(e))
-        return self.latency_s(e) + (bits / left if left > 0 else float("inf"))
+        free = speed - (0.0 if problem.model is Model.ROUND_ROBIN else self.bps(e))
+        return self.latency_s(e) + (bits / free if free > 0 else float("inf"))
 
     def measure(self, name: str) -> float:
         """One measure of the placement by name."""
@@ -160,8 +162,8 @@ class Recount:
     def _critical(self) -> float:
         until = [0.0] * len(self.device)
         for step in self._sequence():
-            came = [until[self.streams[e][0]] + self.stream_s(e) for e in self._in[step]]
-            until[step] = max(came, default=0.0) + self.step_s(step)
+            arrivals = [until[self.streams[e][0]] + self.stream_s(e) for e in self._in[step]]
+            until[step] = max(arrivals, default=0.0) + self.step_s(step)
         return max(until)
 
     def _aggregate(self) -> float:
@@ -173,8 +175,8 @@ class Recount:
             later = sum(seconds[b] + weight[b] * self.stream_s(e) for e, b in out)
             share = float(self.problem.share[step])
             weight[step], seconds[step] = share * onward, share * (later + onward * self.step_s(step))
-        fed = {b for _, b in self.streams}
-        return sum(seconds[step] for step in range(len(self.device)) if step not in fed)
+        targets = {b for _, b in self.streams}
+        return sum(seconds[step] for step in range(len(self.device)) if step not in targets)
 
     def _wan(self) -> float:
         return sum(self.bytes_hz(e) for e, (a, b) in enumerate(self.streams) if self.zone[a] != self.zone[b])
@@ -182,9 +184,9 @@ class Recount:
     def _energy(self) -> float:
         parts = [0.0]
         for host in self.hosts:
-            limit, drawn = self.kind_of(host).budget_ma, self.draw_ma(host)
-            if drawn > 0 and limit < float("inf"):
-                parts.append(drawn / limit if limit > 0 else float("inf"))
+            limit, draw = self.kind_of(host).budget_ma, self.draw_ma(host)
+            if draw > 0 and limit < float("inf"):
+                parts.append(draw / limit if limit > 0 else float("inf"))
         return max(parts)
 
     def _money(self) -> float:

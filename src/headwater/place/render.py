@@ -51,25 +51,25 @@ def _binding(account: dict[str, Any]) -> list[str]:
 
 
 def _alternative(account: dict[str, Any]) -> list[str]:
-    found, lines = account.get("alternative", {}), []
-    if "next_best" in found:
-        row = found["next_best"]
+    alternatives, lines = account.get("alternative", {}), []
+    if "next_best" in alternatives:
+        row = alternatives["next_best"]
         by = "" if row["worse_by"] is None else f", worse by {row['worse_by']:.3g}"
         lines.append(f"next best: {row['step']} on {row['device']}{by}")
-    if "forbidden" in found:
-        row = found["forbidden"]
+    if "forbidden" in alternatives:
+        row = alternatives["forbidden"]
         lines.append(f"better but forbidden: {row['step']} on {row['device']}: {row['because']}")
     return lines
 
 
 def _relaxations(account: dict[str, Any]) -> list[str]:
-    explained = account.get("explanation")
-    if not explained:
+    explanation = account.get("explanation")
+    if not explanation:
         return []
     lines = []
-    if explained["steps"]:
-        lines.append(f"  in conflict: {', '.join(explained['steps'])}")
-    return lines + [f"  it would fit with {text}" for text in explained["relaxations"]]
+    if explanation["steps"]:
+        lines.append(f"  in conflict: {', '.join(explanation['steps'])}")
+    return lines + [f"  it would fit with {text}" for text in explanation["relaxations"]]
 
 
 def _seconds(value: float) -> str:

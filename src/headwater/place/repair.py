@@ -25,35 +25,35 @@ def repair(problem: Problem, before: Ints, budget: Budget | None = None, *, spar
     """
     budget = budget or Budget()
     clock = Clock(budget)
-    for lifted in _widening(problem, before):
-        device = _refill(problem, before, lifted)
+    for moving in _widening(problem, before):
+        device = _refill(problem, before, moving)
         if device is not None and not violations(problem, device.tolist()):
             device = _improve(problem, device, before, spare_moves)
             moves = float((device != before).sum())
             return judge(problem, "repair", device, budget, clock.spent_s, notes={"moves": moves})
         if clock.left_s == 0:
             break
-    anew = best.solve(problem, dataclasses.replace(budget, time_s=max(clock.left_s, 0.5)))
-    moves = float((anew.device != before).sum()) if anew.device is not None else 0.0
-    return dataclasses.replace(anew, strategy="repair", notes={"moves": moves}, seconds=clock.spent_s)
+    replacement = best.solve(problem, dataclasses.replace(budget, time_s=max(clock.left_s, 0.5)))
+    moves = float((replacement.device != before).sum()) if replacement.device is not None else 0.0
+    return dataclasses.replace(replacement, strategy="repair", notes={"moves": moves}, seconds=clock.spent_s)
 
 
 def must_move(problem: Problem, before: Ints) -> list[int]:
     """Steps that cannot stay, whatever else moves: where they are is lost, off their pin, not trusted or too slow."""
-    there = table.devices(problem, before)
-    return [step for step in range(len(before)) if not table.fits(problem, step, there)[step]]
+    devices = table.devices(problem, before)
+    return [step for step in range(len(before)) if not table.fits(problem, step, devices)[step]]
 
 
 def _widening(problem: Problem, before: Ints) -> list[list[int]]:
     """Sets of steps to lift, smallest first: the forced ones, then those of crowded devices."""
-    lifted = must_move(problem, before)
-    sets = [list(lifted)]
+    moving = must_move(problem, before)
+    sets = [list(moving)]
     crowded = {v.thing for v in violations(problem, before.tolist())}
     names = {s: problem.net.device_name(int(before[i])) for i, s in enumerate(problem.steps)}
-    touched = [
+    crowded_steps = [
         i
         for i, s in enumerate(problem.steps)
-        if problem.pinned[i] < 0 and i not in lifted and (names[s] in crowded or s in crowded)
+        if problem.pinned[i] < 0 and i not in moving and (names[s] in crowded or s in crowded)
     ]
     cut_off = [
         int(end)
@@ -61,19 +61,19 @@ def _widening(problem: Problem, before: Ints) -> list[list[int]]:
         if problem.stream_name(e) in crowded
         for end in (problem.stream_to[e], problem.stream_from[e])
     ]
-    for step in (*cut_off, *sorted(touched, key=lambda i: problem.memory_bytes[i])):
-        if problem.pinned[step] < 0 and step not in lifted:
-            lifted.append(step)
-            sets.append(list(lifted))
-            if len(sets) > 2 and step in touched:
+    for step in (*cut_off, *sorted(crowded_steps, key=lambda i: problem.memory_bytes[i])):
+        if problem.pinned[step] < 0 and step not in moving:
+            moving.append(step)
+            sets.append(list(moving))
+            if len(sets) > 2 and step in crowded_steps:
                 sets.append([*sets[0], step])  # this one alone may do
     return sorted(sets, key=len)
 
 
-def _refill(problem: Problem, before: Ints, lifted: list[int]) -> Ints | None:
+def _refill(problem: Problem, before: Ints, moving: list[int]) -> Ints | None:
     capacity = Capacity(problem)
     for step in problem.order:
-        if step not in lifted or problem.pinned[step] >= 0:
+        if step not in moving or problem.pinned[step] >= 0:
             pin = int(problem.pinned[step])
             capacity.put(step, capacity.row(pin if pin >= 0 else int(before[step])))
     for step in problem.order:
@@ -100,11 +100,11 @@ def _improve(problem: Problem, device: Ints, before: Ints, spare_moves: int) -> 
                     capacity.put(other, capacity.row(int(device[other])))
             row = cheapest_between(capacity, step)
             if row is not None:
-                moved = device.copy()
-                moved[step] = capacity.device[row]
-                worth = goal.value(score(problem, moved))
-                if worth < value * (1 - 1e-9) and not violations(problem, moved.tolist()):
-                    value, best_device = worth, moved
+                variant = device.copy()
+                variant[step] = capacity.device[row]
+                worth = goal.value(score(problem, variant))
+                if worth < value * (1 - 1e-9) and not violations(problem, variant.tolist()):
+                    value, best_device = worth, variant
         if best_device is None:
             break
         device = best_device

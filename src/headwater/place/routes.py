@@ -17,7 +17,7 @@ def no_route(problem: Problem) -> str | None:
     """
     if problem.hop_s is not None:
         return None
-    net, joined = problem.net, dict[int, Flags]()
+    net, reachable = problem.net, dict[int, Flags]()
     parts = _parts(problem)
     first: dict[int, int] = {}
     for step in np.flatnonzero(problem.pinned >= 0).tolist():
@@ -26,9 +26,9 @@ def no_route(problem: Problem) -> str | None:
         zone, target = int(net.zone_of(here)), int(net.zone_of(there))
         if here == there:
             continue
-        if zone not in joined:
-            joined[zone] = _within_reach(net, zone)
-        if not joined[zone][target] or not np.isfinite(net.lan_s[here] + net.lan_s[there]):
+        if zone not in reachable:
+            reachable[zone] = _within_reach(net, zone)
+        if not reachable[zone][target] or not np.isfinite(net.lan_s[here] + net.lan_s[there]):
             return (
                 f"there is no route between '{net.device_name(here)}', where step '{problem.steps[other]}' is pinned, and "
                 f"'{net.device_name(there)}', where step '{problem.steps[step]}' is: no chain of links of net '{net.name}' "
@@ -51,11 +51,11 @@ def _parts(problem: Problem) -> list[int]:
 
 def _within_reach(net: Net, zone: int) -> Flags:
     """The zones that a chain of links joins to a zone."""
-    reached = np.zeros(len(net.zones), bool)
-    reached[zone] = True
+    reachable = np.zeros(len(net.zones), bool)
+    reachable[zone] = True
     ahead = [zone]
-    while ahead and not reached.all():
-        new = np.isfinite(net.wan.row(ahead.pop())) & ~reached
-        reached |= new
+    while ahead and not reachable.all():
+        new = np.isfinite(net.wan.row(ahead.pop())) & ~reachable
+        reachable |= new
         ahead += np.flatnonzero(new).tolist()
-    return reached
+    return reachable

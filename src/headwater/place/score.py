@@ -67,17 +67,17 @@ def score(problem: Problem, device: Ints) -> Score:
 def step_times(problem: Problem, device: Ints) -> Floats:
     """Seconds that a record spends in each step, waiting included, its window not."""
     rows, kinds = np.arange(len(device)), problem.net.class_of[device]
-    held, busy = problem.held_s[rows, kinds], problem.load[rows, kinds]
+    service, busy = problem.held_s[rows, kinds], problem.load[rows, kinds]
     hosts, at = np.unique(device, return_inverse=True)
     others = [problem.taken.get(int(d), NOTHING_TAKEN) for d in hosts]
     if problem.model is Model.ROUND_ROBIN:
-        turn = (np.bincount(at, held, len(hosts)) + [taken.turn_s for taken in others])[at]
-        return np.where(held > 0, turn, 0.0)
+        turn = (np.bincount(at, service, len(hosts)) + [use.turn_s for use in others])[at]
+        return np.where(service > 0, turn, 0.0)
     if problem.shares_processor:
-        busy = (np.bincount(at, busy, len(hosts)) + [taken.utilisation for taken in others])[at]
+        busy = (np.bincount(at, busy, len(hosts)) + [use.utilisation for use in others])[at]
     with np.errstate(divide="ignore", invalid="ignore"):
-        waits = np.where(busy < 1, held / (1 - busy), np.inf)
-    return np.where(held == 0, 0.0, waits)
+        waits = np.where(busy < 1, service / (1 - busy), np.inf)
+    return np.where(service == 0, 0.0, waits)
 
 
 def stream_times(problem: Problem, device: Ints) -> Floats:
@@ -96,14 +96,14 @@ def stream_times(problem: Problem, device: Ints) -> Floats:
 
 def path_ends(problem: Problem, step_s: Floats, stream_s: Floats) -> tuple[Floats, Ints]:
     """For each step, the seconds of the slowest path to its end, and the stream it came by (or −1)."""
-    until, came_by = np.zeros(len(step_s)), np.full(len(step_s), -1)
+    until, via = np.zeros(len(step_s)), np.full(len(step_s), -1)
     for step in problem.order:
         for e in problem.inputs[step]:
-            reached = until[problem.stream_from[e]] + stream_s[e]
-            if came_by[step] < 0 or reached > until[step]:
-                until[step], came_by[step] = reached, e
+            arrival = until[problem.stream_from[e]] + stream_s[e]
+            if via[step] < 0 or arrival > until[step]:
+                until[step], via[step] = arrival, e
         until[step] += step_s[step]
-    return until, came_by
+    return until, via
 
 
 def _longest(problem: Problem, step_s: Floats, stream_s: Floats) -> float:
@@ -117,8 +117,8 @@ def _energy(problem: Problem, device: Ints) -> float:
         return 0.0
     hosts, total = used_in_all(problem, device)
     budget = dict(zip(device.tolist(), budgets.tolist(), strict=True))
-    drawn = total[LIMITS.index(ENERGY)].tolist()
-    return max(part_of(ma, budget[d]) for d, ma in zip(hosts.tolist(), drawn, strict=True))
+    draws = total[LIMITS.index(ENERGY)].tolist()
+    return max(part_of(ma, budget[d]) for d, ma in zip(hosts.tolist(), draws, strict=True))
 
 
 def part_of(used: float, limit: float) -> float:

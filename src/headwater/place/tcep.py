@@ -55,14 +55,14 @@ def middle(capacity: Capacity) -> int:
 
 def _nth(capacity: Capacity, place: int, used: list[int], kinds: list[int]) -> int:
     """The device at `place`, by number, among used ones of a value and all untouched ones of some classes."""
-    index, taken = nearest(capacity.problem.net), np.sort(capacity.device[capacity.groups :])
+    index, in_use = nearest(capacity.problem.net), np.sort(capacity.device[capacity.groups :])
     low, high = 0, len(capacity.problem.net) - 1
     while low < high:  # how many of the asked-for devices have a number of at most `middle`?
         guess = (low + high) // 2
         count = sum(device <= guess for device in used)
         for kind in kinds:
-            own = taken[capacity.problem.net.class_of[taken] == kind]
+            of_class = in_use[capacity.problem.net.class_of[in_use] == kind]
             count += int(np.searchsorted(index.of_kind(kind), guess, side="right"))
-            count -= int(np.searchsorted(own, guess, side="right"))
+            count -= int(np.searchsorted(of_class, guess, side="right"))
         low, high = (low, guess) if count > place else (guess + 1, high)
     return low

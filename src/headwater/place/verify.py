@@ -57,14 +57,14 @@ def _constraints(count: Recount) -> list[Violation]:
     for i, name in enumerate(problem.steps):
         at = net.device_name(where[i])
         if problem.pinned[i] >= 0 and problem.pinned[i] != where[i]:
-            wanted = net.device_name(int(problem.pinned[i]))
+            pin = net.device_name(int(problem.pinned[i]))
             out.append(
                 Violation(
                     "pin",
                     name,
                     where[i],
                     float(problem.pinned[i]),
-                    f"step '{name}' is pinned to '{wanted}', not '{at}'",
+                    f"step '{name}' is pinned to '{pin}', not '{at}'",
                 )
             )
         if where[i] in problem.closed:
@@ -121,10 +121,10 @@ def _processors(count: Recount) -> list[Violation]:
 
 
 def _memory(count: Recount) -> list[Violation]:
-    def told(name: str, needed: float, limit: float) -> str:
+    def describe(name: str, needed: float, limit: float) -> str:
         return f"device '{name}' has {limit / 1e6:,.1f} MB, not {needed / 1e6:,.1f} MB"
 
-    return _beyond(count, "memory", count.memory_bytes, lambda kind: kind.memory_bytes, told)
+    return _beyond(count, "memory", count.memory_bytes, lambda kind: kind.memory_bytes, describe)
 
 
 def _links(count: Recount) -> list[Violation]:
@@ -142,17 +142,17 @@ def _links(count: Recount) -> list[Violation]:
         if count.latency_s(e) == float("inf"):
             out.append(Violation("disconnected", stream, 1, 0, f"stream {stream}: no way between {ends}"))
 
-    def told(name: str, needed: float, limit: float) -> str:
+    def describe(name: str, needed: float, limit: float) -> str:
         return f"the access link of '{name}' has {limit / 1e6:,.1f} Mbit/s, not {needed / 1e6:,.1f}"
 
-    return out + _beyond(count, "access", count.access_bps, lambda kind: kind.access_bps, told)
+    return out + _beyond(count, "access", count.access_bps, lambda kind: kind.access_bps, describe)
 
 
 def _energy(count: Recount) -> list[Violation]:
-    def told(name: str, needed: float, limit: float) -> str:
+    def describe(name: str, needed: float, limit: float) -> str:
         return f"device '{name}' would draw {needed:,.1f} mA of {limit:,.1f} mA"
 
-    return _beyond(count, "energy", count.draw_ma, lambda kind: kind.budget_ma, told)
+    return _beyond(count, "energy", count.draw_ma, lambda kind: kind.budget_ma, describe)
 
 
 def _beyond(
@@ -160,14 +160,14 @@ def _beyond(
     kind: str,
     needed_of: Callable[[int], float],
     limit_of: Callable[[DeviceClass], float],
-    told: Callable[[str, float, float], str],
+    describe: Callable[[str, float, float], str],
 ) -> list[Violation]:
     """Return the hosts that need more of something than their class has."""
     out = []
     for d in count.hosts:
         needed, limit, name = needed_of(d), limit_of(count.kind_of(d)), count.problem.net.device_name(d)
         if needed > limit * (1 + SLACK):
-            out.append(Violation(kind, name, needed, limit, told(name, needed, limit)))
+            out.append(Violation(kind, name, needed, limit, describe(name, needed, limit)))
     return out
 
 

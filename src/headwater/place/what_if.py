@@ -22,10 +22,10 @@ def least(
 
     `rate_factor` asks the same for more, or fewer, records per second.
     """
-    asked = slower(problem, rate_factor) if rate_factor != 1.0 else problem
-    asked = dataclasses.replace(asked, at_most=(*asked.at_most, ((("critical", 1.0),), latency_s)))
+    variant = slower(problem, rate_factor) if rate_factor != 1.0 else problem
+    variant = dataclasses.replace(variant, at_most=(*variant.at_most, ((("critical", 1.0),), latency_s)))
     budget = dataclasses.replace(budget or Budget(), objective=Objective.parse(f"{of} then critical"))
-    return exact.solve(asked, budget)
+    return exact.solve(variant, budget)
 
 
 def front(problem: Problem, one: str, other: str, *, points: int = 5, budget: Budget | None = None) -> list[Placement]:
@@ -38,22 +38,22 @@ def front(problem: Problem, one: str, other: str, *, points: int = 5, budget: Bu
     budget = budget or Budget()
     share = dataclasses.replace(budget, time_s=budget.time_s / points)
 
-    def best(asked: Problem, first: str, then: str) -> Placement:
+    def best(variant: Problem, first: str, then: str) -> Placement:
         goal = Objective.parse(f"{first} then {then}")
-        found = exact.solve(asked, dataclasses.replace(share, objective=goal))
-        return dataclasses.replace(found, problem=problem)
+        answer = exact.solve(variant, dataclasses.replace(share, objective=goal))
+        return dataclasses.replace(answer, problem=problem)
 
     ends = best(problem, one, other), best(problem, other, one)
     if any(end.device is None for end in ends):
         return []
     dear, cheap = (end.score.measure(other) for end in ends)
-    found = [ends[0]]
+    placements = [ends[0]]
     for at in range(1, points - 1):
         limit = dear + (cheap - dear) * at / (points - 1)
         capped = dataclasses.replace(problem, at_most=(*problem.at_most, (((other, 1.0),), limit)))
-        found.append(best(capped, one, other))
-    found.append(ends[1])
-    sound = [f for f in found if f.device is not None]
+        placements.append(best(capped, one, other))
+    placements.append(ends[1])
+    sound = [f for f in placements if f.device is not None]
     return [
         f
         for at, f in enumerate(sound)

@@ -66,16 +66,16 @@ def _reason(placement: Placement, step: int, devices: Ints, most: int) -> Reason
     barred: dict[str, tuple[tuple[float, ...], Elsewhere]] = {}
     others = _nearest(problem, int(at[step]), devices, most)
     for other in others:
-        moved = at.copy()
-        moved[moving] = other
-        worth, broken = goal.values(score(problem, moved)), violations(problem, moved.tolist())
-        there = problem.net.device_name(other)
+        variant = at.copy()
+        variant[moving] = other
+        worth, broken = goal.values(score(problem, variant)), violations(problem, variant.tolist())
+        device_name = problem.net.device_name(other)
         if not broken:
-            allowed.append((worth, Elsewhere(there, worth[0], worth[0] - now[0])))
+            allowed.append((worth, Elsewhere(device_name, worth[0], worth[0] - now[0])))
         elif worth < now and (broken[0].kind not in barred or worth < barred[broken[0].kind][0]):
-            barred[broken[0].kind] = worth, Elsewhere(there, worth[0], worth[0] - now[0], str(broken[0]))
-    best = min(allowed, key=lambda found: found[0], default=None)
-    forbidden = tuple(found[1] for found in sorted(barred.values(), key=lambda found: found[0]))
+            barred[broken[0].kind] = worth, Elsewhere(device_name, worth[0], worth[0] - now[0], str(broken[0]))
+    best = min(allowed, key=lambda option: option[0], default=None)
+    forbidden = tuple(option[1] for option in sorted(barred.values(), key=lambda option: option[0]))
     return Reason(name, here, pinned=False, next_best=best[1] if best else None, forbidden=forbidden, tried=len(others))
 
 

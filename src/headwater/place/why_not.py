@@ -11,17 +11,17 @@ from headwater.place.capacity import Capacity
 
 def why_not(capacity: Capacity, step: int) -> str:
     """Say which constraint keeps a step from every device, given what is placed."""
-    left, name = np.ones(capacity.rows, bool), capacity.problem.steps[step]
+    rows, name = np.ones(capacity.rows, bool), capacity.problem.steps[step]
     for constraint, satisfied in capacity.limits(step):
-        if not (left & satisfied).any():
-            return f"no device can hold step '{name}': {constraint.words}{_most(capacity, step, constraint, left)}"
-        left &= satisfied
+        if not (rows & satisfied).any():
+            return f"no device can hold step '{name}': {constraint.words}{_most(capacity, step, constraint, rows)}"
+        rows &= satisfied
     return f"step '{name}' fits"
 
 
-def _most(capacity: Capacity, step: int, constraint: table.Constraint, left: Flags) -> str:
+def _most(capacity: Capacity, step: int, constraint: table.Constraint, candidates: Flags) -> str:
     """What is needed, and what the freest of the devices left could give."""
-    rows, problem = np.flatnonzero(left), capacity.problem
+    rows, problem = np.flatnonzero(candidates), capacity.problem
     if not len(rows):
         return ""
     if constraint in (table.CPU, table.RATE):
@@ -29,18 +29,18 @@ def _most(capacity: Capacity, step: int, constraint: table.Constraint, left: Fla
         row = int(rows[np.argmin((capacity.busy + fills)[rows])])
         return (
             f"; at {problem.rate_hz[step]:,.0f} records/s it would fill {100 * fills[row]:,.0f} % "
-            f"of {_named(capacity, row)}, which is {100 * capacity.busy[row]:,.0f} % busy"
+            f"of {_device_name(capacity, row)}, which is {100 * capacity.busy[row]:,.0f} % busy"
         )
     if isinstance(constraint, table.Limit):
         need, free = capacity.need(constraint, step), capacity.room(constraint)
         row = int(rows[np.argmax((free - need)[rows])])
         if need[row] <= free[row]:
             return ""  # it is a neighbour that has none left
-        needed, most = (value / constraint.per_unit for value in (need[row], max(free[row], 0.0)))
+        amount, most = (value / constraint.per_unit for value in (need[row], max(free[row], 0.0)))
         unit = constraint.unit
-        return f"; it needs {needed:,.1f} {unit}, the most free is {most:,.1f} {unit} on {_named(capacity, row)}"
+        return f"; it needs {amount:,.1f} {unit}, the most free is {most:,.1f} {unit} on {_device_name(capacity, row)}"
     return ""
 
 
-def _named(capacity: Capacity, row: int) -> str:
+def _device_name(capacity: Capacity, row: int) -> str:
     return f"'{capacity.problem.net.device_name(int(capacity.device[row]))}'"

@@ -17,7 +17,7 @@ from headwater.clock import now_ns
 from headwater.data.column import Array
 from headwater.errors import RateError, RunError
 from headwater.flow.contract import Contract
-from headwater.flow.duration import written
+from headwater.flow.duration import duration_text
 from headwater.flow.flow import Flow
 from headwater.flow.profile import Profile
 from headwater.metrics import Report, Sample
@@ -53,7 +53,7 @@ class Application:
         if contract.latency_s is not None and contract.latency_s < SHORTEST_S:
             raise RateError(
                 f"flow {flow.name!r} cannot be promised {contract} by an application that works in micro-batches: that is "
-                f"promised {written(round(SHORTEST_S * 1e6))} or more; the engine can promise milliseconds"
+                f"promised {duration_text(round(SHORTEST_S * 1e6))} or more; the engine can promise milliseconds"
             )
         if contract.above != "best effort":
             raise RateError(

@@ -54,7 +54,7 @@ class Chain:
     def push(self, source: str, batch: Batch) -> None:
         """Send a source's records down to the sinks; a step is activated for each batch, cut to its size if it has one."""
         first = next(task for task in self._tasks if task.name == source)
-        first.took(batch.length)
+        first.count_read(batch.length)
         waiting = deque(first.emit(batch))
         while waiting:
             delivery = waiting.popleft()

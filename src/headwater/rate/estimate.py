@@ -11,8 +11,8 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from headwater.flow.contract import Contract, rate_written
-from headwater.flow.duration import written
+from headwater.flow.contract import Contract, rate_text
+from headwater.flow.duration import duration_text
 from headwater.flow.profile import Demand, StepDemand
 from headwater.metrics import Sample
 from headwater.rate.ledger import LANE
@@ -109,9 +109,9 @@ class Nearest:
     def __str__(self) -> str:
         parts = []
         if self.rate_hz:
-            parts.append(rate_written(_two_digits(self.rate_hz)))
+            parts.append(rate_text(_two_digits(self.rate_hz)))
         if self.latency_s is not None:
-            parts.append(f"the same rate within {written(math.ceil(self.latency_s * 1e3) * 1000)}")
+            parts.append(f"the same rate within {duration_text(math.ceil(self.latency_s * 1e3) * 1000)}")
         return f"what would fit: {' or '.join(parts)}" if parts else "no rate would fit"
 
 

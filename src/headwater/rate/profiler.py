@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from headwater.engine import start
-from headwater.engine.profiler import Samples, profile, sampled
+from headwater.engine.profiler import Samples, profile, sample_sources
 from headwater.flow.contract import Contract
 from headwater.flow.flow import DEAD_LETTERS, Flow
 from headwater.flow.profile import Demand, Profile, StepDemand
@@ -44,7 +44,7 @@ _HOT = (10, 200)  #: batches from which the cost of an invocation and of a recor
 def demanding(flow: Flow, contract: Contract, *, records: int = RECORDS, point_s: float = POINT_S) -> Profile:
     """Return the flow's profile with its demand at the contract's rate and tick."""
     flow = dry(flow)
-    samples = sampled(flow, records)
+    samples = sample_sources(flow, records)
     usual = profile(flow, samples=samples)
     scales = scales_of(flow, usual)
     batches = _batches(flow, samples)

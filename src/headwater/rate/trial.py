@@ -9,7 +9,7 @@ import time
 from sys import maxsize
 
 from headwater.data.batch import Batch, concat_batches
-from headwater.engine.profiler import sampled
+from headwater.engine.profiler import sample_sources
 from headwater.errors import RateError, RunError
 from headwater.flow.endpoints import Source, at_rate
 from headwater.flow.flow import Flow
@@ -76,7 +76,7 @@ def trial(flow: Flow, held: Reservation, seconds: float = TRIAL_S) -> float:
 
 def at_promised_rate(flow: Flow, rate_hz: float) -> Flow:
     """Return the flow with sources that bring their records at this rate, all together and for ever."""
-    samples = sampled(flow, _SAMPLES)
+    samples = sample_sources(flow, _SAMPLES)
     kinds: dict[str, Kind] = {}
     for name, (found, _) in samples.items():
         kind = flow.steps[name].kind

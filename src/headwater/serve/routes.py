@@ -213,12 +213,12 @@ def _promise(request: Request) -> Response:
 
 
 def _checkpoints(request: Request) -> Response:
-    from headwater.engine.checkpoint.listing import listed
+    from headwater.engine.checkpoint.listing import summaries
 
     folder = request.service.home_of(request.names["name"]).checkpoint
     if not any(folder.glob("*.checkpoint")):
         return document([])
-    return document([asdict(each) for each in listed(folder)])
+    return document([asdict(each) for each in summaries(folder)])
 
 
 def _letters(request: Request) -> Response:

@@ -59,9 +59,9 @@ class SimulatedDisk:
         self.kill()
         names = dict(self._safe_names)
         ordered = self.random.random() < 0.5  # as by a journal; else each change by itself
-        kept = self.random.randrange(len(self._changes) + 1) if self._changes else 0
+        count = self.random.randrange(len(self._changes) + 1) if self._changes else 0
         for number, (name, file) in enumerate(self._changes):
-            if (number < kept) if ordered else (self.random.random() < 0.5):
+            if (number < count) if ordered else (self.random.random() < 0.5):
                 if file is None:
                     names.pop(name, None)
                 else:
@@ -121,20 +121,20 @@ class SimulatedDisk:
     def write(self, fd: int, data: bytes | memoryview) -> int:
         """Write some of the bytes, or all."""
         file, at = self._open[fd]
-        taken = len(data)
+        count = len(data)
         if self.room is not None:
-            taken = min(taken, max(0, self.room - self.used()))
-            if not taken and data:
+            count = min(count, max(0, self.room - self.used()))
+            if not count and data:
                 self.failed += 1
                 raise OSError(errno.ENOSPC, "no room")
         if self._happens("write"):
             if self.random.random() < 0.5:
                 self.failed += 1
                 raise OSError(errno.EIO if self.random.random() < 0.5 else errno.ENOSPC, "cannot write")
-            taken = self.random.randrange(taken + 1)
-        self._put(file, bytes(data[:taken]), at[0])
-        at[0] += taken
-        return taken
+            count = self.random.randrange(count + 1)
+        self._put(file, bytes(data[:count]), at[0])
+        at[0] += count
+        return count
 
     def write_at(self, fd: int, data: bytes, at: int) -> None:
         """Write a few bytes in their place."""

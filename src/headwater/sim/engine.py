@@ -83,7 +83,7 @@ class Simulation:
         if not (self.stopping or self.aborted):
             self.now = max(self.now, self.options.seconds)
 
-    def made(self, step: int, created: Floats, at_s: float) -> list[Transfer]:
+    def outputs_of(self, step: int, created: Floats, at_s: float) -> list[Transfer]:
         """Return what a step makes of records, stream by stream; what a sink takes has arrived."""
         outputs = self.problem.outputs[step]
         if not outputs:
@@ -93,13 +93,13 @@ class Simulation:
         transfers = []
         for e in outputs:
             ratio = self._ratio[e]
-            kept = created if ratio == 1.0 else self._thinned(created, ratio)
-            if len(kept):
-                transfers.append((e, kept))
-                self.counts[step].records_out += len(kept)
+            share = created if ratio == 1.0 else self._thin(created, ratio)
+            if len(share):
+                transfers.append((e, share))
+                self.counts[step].records_out += len(share)
         return transfers
 
-    def _thinned(self, created: Floats, ratio: float) -> Floats:
+    def _thin(self, created: Floats, ratio: float) -> Floats:
         return np.repeat(created, int(ratio) + (self.random.random(len(created)) < ratio % 1.0))
 
     def travel(self, transfer: Transfer) -> None:
@@ -109,23 +109,23 @@ class Simulation:
         a, b = int(self.device[problem.stream_from[e]]), int(self.device[to])
         bits = len(created) * problem.stream_bytes[e] * problem.bits_per_byte
         speed = float(problem.net.bandwidth_bps(a, b))
-        sent_s = self.now
+        departs_s = self.now
         if bits and np.isfinite(speed):
-            sent_s = max(self.now, self._link_free_s[a], self._link_free_s[b]) + bits / speed
-            self._link_free_s[a] = self._link_free_s[b] = sent_s
+            departs_s = max(self.now, self._link_free_s[a], self._link_free_s[b]) + bits / speed
+            self._link_free_s[a] = self._link_free_s[b] = departs_s
         if problem.hop_s is not None:
             across = int(problem.net.zone_of(a) != problem.net.zone_of(b))
             latency = float(problem.hop_s[e, across])
         else:
             latency = float(problem.net.latency_s(a, b))
         self.counts[to].in_hand += len(created)
-        self.at(sent_s + latency, lambda: self.sites[b].receive(to, created))
+        self.at(departs_s + latency, lambda: self.sites[b].receive(to, created))
 
     def sample(self) -> Sample:
         """Everything counted up to now; safe to ask from another thread, which may see an event half done."""
         steps = {counts.name: replace(counts) for counts in self.counts}
         for site in self.sites.values():
-            steps.update((counts.name, counts) for counts in site.counted())
+            steps.update((counts.name, counts) for counts in site.metrics())
         for counts in steps.values():
             counts.span_ns = int(self.now * 1e9)
         latency, out = Histogram(), {}
@@ -133,8 +133,8 @@ class Simulation:
             ages = self._ages(step)
             latency.add((ages * 1e9).astype(np.int64))
             out[self.problem.steps[step]] = steps[self.problem.steps[step]].records_out
-        read = sum(inlet.records for inlet in self._inlets)
-        return Sample(self.now, steps, latency, latency, read, out)
+        records = sum(inlet.records for inlet in self._inlets)
+        return Sample(self.now, steps, latency, latency, records, out)
 
     def _ages(self, step: int) -> Floats:
         """Seconds from the birth of records to their arrival at a sink, those of the warm-up left out."""

@@ -46,5 +46,5 @@ class Inlet:
             return
         self._next = end
         if end < len(self._times):
-            seen = self._when(float(self._times[end]))
-            world.at(max(seen, world.now + busy_s), self._look)
+            next_s = self._when(float(self._times[end]))
+            world.at(max(next_s, world.now + busy_s), self._look)

@@ -20,8 +20,8 @@ def ages_s(problem: Problem, device: Ints) -> Floats:
         streams = list(problem.inputs[step])
         flow = problem.stream_hz[streams]
         if len(streams) and flow.sum() > 0:
-            came = np.array([age[problem.stream_from[e]] + stream_s[e] for e in streams])
-            age[step] = float(flow @ came / flow.sum())
+            age_in = np.array([age[problem.stream_from[e]] + stream_s[e] for e in streams])
+            age[step] = float(flow @ age_in / flow.sum())
         age[step] += step_s[step]
     return age
 

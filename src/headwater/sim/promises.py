@@ -63,48 +63,48 @@ def play(
     """
     ledger = Ledger(cores)
     admitted: dict[int, list[_Lane]] = {}
-    refused: dict[int, Refusal] = {}
+    refusals: dict[int, Refusal] = {}
     for number, offer in enumerate(offers):
-        count, wanted = estimate.lanes_for(offer.demand, offer.contract, offer.lanes)
-        asked = Reservation(str(number), offer.flow, offer.contract, wanted, number, 0, lanes=count)
-        no = ledger.ask(asked) if protected else None
+        count, cores_needed = estimate.lanes_for(offer.demand, offer.contract, offer.lanes)
+        reservation = Reservation(str(number), offer.flow, offer.contract, cores_needed, number, 0, lanes=count)
+        no = ledger.ask(reservation) if protected else None
         if no is not None:
-            refused[number] = no
+            refusals[number] = no
             continue
-        admitted[number] = [_Lane(offer, wanted / count, count, protected=protected) for _ in range(count)]
+        admitted[number] = [_Lane(offer, cores_needed / count, count, protected=protected) for _ in range(count)]
     _run([lane for lanes in admitted.values() for lane in lanes], cores, float(seconds), competitors)
-    found = {number: _judged(offers[number], lanes, seconds) for number, lanes in admitted.items()}
-    return [found.get(number) or PromiseOutcome(offer.flow, refused[number]) for number, offer in enumerate(offers)]
+    outcomes = {number: _judge(offers[number], lanes, seconds) for number, lanes in admitted.items()}
+    return [outcomes.get(number) or PromiseOutcome(offer.flow, refusals[number]) for number, offer in enumerate(offers)]
 
 
 class _Lane:
     """A lane, of so many of its offer: work that comes each tick, and what of it is left."""
 
-    def __init__(self, offer: Offer, wanted: float, of: int = 1, *, protected: bool) -> None:
-        self.wanted = wanted
+    def __init__(self, offer: Offer, cores: float, of: int = 1, *, protected: bool) -> None:
+        self.cores = cores
         self.tick_s = estimate.tick_of(offer.contract)
         self.turn_s = estimate.used(offer.demand, offer.rate_hz / of, self.tick_s) * self.tick_s
         above = offer.rate_hz > offer.contract.rate_hz * (1 + 1e-9)
-        self.weight = wanted * _RESERVED if protected and not above else _USUAL
-        self.left_s = 0.0
+        self.weight = cores * _RESERVED if protected and not above else _USUAL
+        self.backlog_s = 0.0
         self.waiting: list[float] = []  #: when the records of each turn that is not done were first due
         self.ages: list[tuple[float, float]] = []  #: of each turn that is done: when its records were due, their age
 
     def comes(self, now_s: float) -> None:
         """Have the records of a tick ready."""
-        self.left_s += self.turn_s
+        self.backlog_s += self.turn_s
         self.waiting.append(now_s - self.tick_s)
 
-    def works(self, spent_s: float, now_s: float) -> None:
+    def works(self, worked_s: float, now_s: float) -> None:
         """Take note of processor time; a turn is done when all before it is."""
-        self.left_s = max(0.0, self.left_s - spent_s)
-        behind = int(np.ceil(self.left_s / self.turn_s - 1e-9)) if self.turn_s else 0
+        self.backlog_s = max(0.0, self.backlog_s - worked_s)
+        behind = int(np.ceil(self.backlog_s / self.turn_s - 1e-9)) if self.turn_s else 0
         while len(self.waiting) > behind:
             due_s = self.waiting.pop(0)
             self.ages.append((due_s, now_s - due_s))
 
 
-def _judged(offer: Offer, lanes: Sequence[_Lane], seconds: int) -> PromiseOutcome:
+def _judge(offer: Offer, lanes: Sequence[_Lane], seconds: int) -> PromiseOutcome:
     """Judge every second but the last, whose records may be on their way: of all lanes of an offer together."""
     bound_s = offer.contract.latency_s
     ages = [age for lane in lanes for age in lane.ages]
@@ -112,11 +112,11 @@ def _judged(offer: Offer, lanes: Sequence[_Lane], seconds: int) -> PromiseOutcom
     late = {int(due_s) for due_s, age_s in ages if bound_s is not None and age_s > bound_s + 1e-9}
     late |= {int(due_s) for due_s in waiting}
     windows = max(1, seconds - 1)
-    done = len(ages) / max(1, len(ages) + len(waiting))
+    share_done = len(ages) / max(1, len(ages) + len(waiting))
     p99_s = float(np.percentile([age_s for _, age_s in ages], 99)) if ages else float("inf")
-    kept = sum(second not in late for second in range(windows))
-    reserved = sum(lane.wanted for lane in lanes)
-    return PromiseOutcome(offer.flow, None, reserved, windows, kept, done, p99_s, len(lanes))
+    kept_windows = sum(second not in late for second in range(windows))
+    reserved = sum(lane.cores for lane in lanes)
+    return PromiseOutcome(offer.flow, None, reserved, windows, kept_windows, share_done, p99_s, len(lanes))
 
 
 def _run(lanes: Sequence[_Lane], cores: float, seconds: float, competitors: int) -> None:
@@ -128,7 +128,8 @@ def _run(lanes: Sequence[_Lane], cores: float, seconds: float, competitors: int)
     while now_s < seconds and ticks:
         speeds = _shares(lanes, cores, competitors)
         done_s = min(
-            (now_s + lane.left_s / speed for lane, speed in zip(lanes, speeds, strict=True) if speed), default=seconds
+            (now_s + lane.backlog_s / speed for lane, speed in zip(lanes, speeds, strict=True) if speed),
+            default=seconds,
         )
         next_s = min(ticks[0][0], done_s, seconds)
         for lane, speed in zip(lanes, speeds, strict=True):
@@ -144,20 +145,20 @@ def _run(lanes: Sequence[_Lane], cores: float, seconds: float, competitors: int)
 def _shares(lanes: Sequence[_Lane], cores: float, competitors: int) -> list[float]:
     """Share the cores out by weight among all who want some, one core each at most; return what each lane gets."""
     shares = [0.0] * len(lanes)
-    wanting = {at: lane.weight for at, lane in enumerate(lanes) if lane.left_s > 1e-12}
-    rivals, left = float(competitors), cores
+    wanting = {at: lane.weight for at, lane in enumerate(lanes) if lane.backlog_s > 1e-12}
+    rivals, free = float(competitors), cores
     while wanting:
         total = sum(wanting.values()) + rivals * _USUAL
-        full = [at for at, weight in wanting.items() if weight / total * left >= 1.0]
-        if rivals and _USUAL / total * left >= 1.0:
-            left, rivals = left - rivals, 0.0
+        full = [at for at, weight in wanting.items() if weight / total * free >= 1.0]
+        if rivals and _USUAL / total * free >= 1.0:
+            free, rivals = free - rivals, 0.0
             continue
         if not full:
             for at, weight in wanting.items():
-                shares[at] = weight / total * left
+                shares[at] = weight / total * free
             break
         for at in full:
             shares[at] = 1.0
-            left -= 1.0
+            free -= 1.0
             del wanting[at]
     return shares

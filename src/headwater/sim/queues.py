@@ -66,30 +66,30 @@ def run(problem: Problem, device: Ints, options: QueueOptions | None = None) -> 
             f"'{problem.name}' is reckoned by what the engine does; play it with run_engine, or plan it with the model "
             "'queue', 'shared' or 'round-robin'"
         )
-    played = Player(problem, device, options, random)
+    player = Player(problem, device, options, random)
     if problem.model is Model.SHARED:
         from headwater.sim.sharing import play
 
-        play(played)
-        return played.report()
+        play(player)
+        return player.report()
     nothing: RecordTimes = (np.zeros(0), np.zeros(0))
     flowing: dict[int, RecordTimes] = {}
     for step in problem.order:
-        came = nothing
+        records = nothing
         for number, e in enumerate(problem.inputs[step]):
-            came = flowing.pop(e) if number == 0 else merge(*came, *flowing.pop(e))
+            records = flowing.pop(e) if number == 0 else merge(*records, *flowing.pop(e))
         if not problem.inputs[step]:
-            times = played.source(step)
-            came = (times, times.copy())
-        times, created = played.step(step, came)
-        for e, kept in played.routed(step, len(times)):
-            flowing[e] = played.stream(e, *_copied(times, created, kept))
+            times = player.source(step)
+            records = (times, times.copy())
+        times, created = player.step(step, records)
+        for e, copies in player.route(step, len(times)):
+            flowing[e] = player.stream(e, *_copy(times, created, copies))
         if not problem.outputs[step]:
-            played.sink(step, times, created)
-    return played.report()
+            player.sink(step, times, created)
+    return player.report()
 
 
-def _copied(times: Floats, created: Floats, copies: Ints | None) -> RecordTimes:
+def _copy(times: Floats, created: Floats, copies: Ints | None) -> RecordTimes:
     return (times, created) if copies is None else (np.repeat(times, copies), np.repeat(created, copies))
 
 
@@ -120,8 +120,8 @@ class Player:
 
     def source(self, step: int) -> Floats:
         """When a source's records come."""
-        given, name = self.options.arrivals, self.problem.steps[step]
-        kind = given if not isinstance(given, Mapping) else given.get(name)
+        arrivals, name = self.options.arrivals, self.problem.steps[step]
+        kind = arrivals if not isinstance(arrivals, Mapping) else arrivals.get(name)
         if kind is None:
             raise RunError(f"source '{name}' has no arrivals", step=name)
         if self.problem.rate_hz[step] == 0:
@@ -130,11 +130,11 @@ class Player:
         self.records_in += len(times)
         return times
 
-    def step(self, step: int, came: RecordTimes) -> RecordTimes:
+    def step(self, step: int, records: RecordTimes) -> RecordTimes:
         """Let records wait for a step and pass it."""
         from headwater.sim.lindley import serve
 
-        times, created = came
+        times, created = records
         mean, count = float(self.mean_s[step]), len(times)
         busy = 0.0
         leave = times
@@ -148,14 +148,14 @@ class Player:
         """Count a step's records: the seconds that they were in it, those that it worked, and when the last one left."""
         name, mean = self.problem.steps[step], float(self.mean_s[step])
         self.events += 2 * count if mean > 0 else 0
-        waited, busy, span = inside_s - busy_s, busy_s, last_s if count else self.options.seconds
+        wait_s, busy, span = inside_s - busy_s, busy_s, last_s if count else self.options.seconds
         self.steps[name] = StepMetrics(
             name,
             count,
             count,
             count,
             0,
-            int(waited * 1e9),
+            int(wait_s * 1e9),
             0,
             int(busy * 1e9),
             int(busy * 1e9),
@@ -164,7 +164,7 @@ class Player:
             int(span * 1e9),
         )
 
-    def routed(self, step: int, count: int) -> list[tuple[int, Ints | None]]:
+    def route(self, step: int, count: int) -> list[tuple[int, Ints | None]]:
         """Per outgoing stream how many copies of each record it carries; None is one of each.
 
         Outputs that together are no more than the input go each their own way, as a splitter's do; else every
@@ -173,9 +173,9 @@ class Player:
         problem, rate = self.problem, self.problem.rate_hz[step]
         ratios = [(e, float(problem.stream_hz[e] / rate) if rate > 0 else 0.0) for e in problem.outputs[step]]
         if len(ratios) > 1 and sum(ratio for _, ratio in ratios) <= 1 + 1e-9:
-            drawn, edges = self.random.random(count), np.cumsum([0.0, *(ratio for _, ratio in ratios)])
+            draws, edges = self.random.random(count), np.cumsum([0.0, *(ratio for _, ratio in ratios)])
             return [
-                (e, ((drawn >= edges[i]) & (drawn < edges[i + 1])).astype(np.int64)) for i, (e, _) in enumerate(ratios)
+                (e, ((draws >= edges[i]) & (draws < edges[i + 1])).astype(np.int64)) for i, (e, _) in enumerate(ratios)
             ]
         return [
             (e, None if ratio == 1.0 else int(ratio) + (self.random.random(count) < ratio % 1.0)) for e, ratio in ratios
@@ -190,9 +190,9 @@ class Player:
             return times, created
         send = self.send_s(e)
         if send > 0:
-            sent = np.empty(len(times))
-            serve(times, self.durations(send, len(times)), sent)
-            times = sent
+            leave = np.empty(len(times))
+            serve(times, self.durations(send, len(times)), leave)
+            times = leave
             self.events += 2 * len(times)
         return times + self.propagation_s[e], created
 

@@ -53,47 +53,47 @@ class _Processor:
 class Sharing:
     """One run of a placed flow on shared processors."""
 
-    def __init__(self, played: Player) -> None:
-        self._played, problem = played, played.problem
+    def __init__(self, player: Player) -> None:
+        self._player, problem = player, player.problem
         self._problem = problem
-        self._processors = {int(d): _Processor() for d in np.unique(played.device)}
+        self._processors = {int(d): _Processor() for d in np.unique(player.device)}
         self._link_free_s = [0.0] * len(problem.stream_from)
         self._events: list[tuple[float, int, Callable[[float], None]]] = []
         self._number = 0
         self._work: list[float] = [0.0] * len(problem.steps)
-        self._passed: list[list[tuple[float, float, float]]] = [[] for _ in problem.steps]
+        self._visits: list[list[tuple[float, float, float]]] = [[] for _ in problem.steps]
         """Per step, of each record: when it came, when it left, when it was created."""
 
     def play(self) -> None:
         """Let records come, and events follow until none is left; then count."""
         for step in self._problem.sources:
-            for moment in self._played.source(step).tolist():
+            for moment in self._player.source(step).tolist():
                 self._at(moment, lambda now, step=step: self._enter(step, now, now))  # type: ignore[misc]  # bound per round
         while self._events:
             now_s, _, act = heapq.heappop(self._events)
             act(now_s)
         for step in self._problem.order:
-            rows = np.array(self._passed[step]).reshape(-1, 3)
-            came, left, created = rows[:, 0], rows[:, 1], rows[:, 2]
-            self._played.count(
-                step, len(rows), float((left - came).sum()), self._work[step], float(left.max(initial=0.0))
+            rows = np.array(self._visits[step]).reshape(-1, 3)
+            arrive, leave, created = rows[:, 0], rows[:, 1], rows[:, 2]
+            self._player.count(
+                step, len(rows), float((leave - arrive).sum()), self._work[step], float(leave.max(initial=0.0))
             )
             if not self._problem.outputs[step]:
-                self._played.sink(step, left, created)
+                self._player.sink(step, leave, created)
 
     def _at(self, time_s: float, act: Callable[[float], None]) -> None:
         self._number += 1
         heapq.heappush(self._events, (time_s, self._number, act))
 
     def _enter(self, step: int, now_s: float, created_s: float) -> None:
-        mean = float(self._played.mean_s[step])
+        mean = float(self._player.mean_s[step])
         if mean == 0:
-            self._left((step, now_s, created_s), now_s)
+            self._leave((step, now_s, created_s), now_s)
             return
-        work_s = float(self._played.durations(mean, 1)[0])
+        work_s = float(self._player.durations(mean, 1)[0])
         self._work[step] += work_s
         self._number += 1
-        device = int(self._played.device[step])
+        device = int(self._player.device[step])
         processor = self._processors[device]
         processor.at(now_s)
         processor.enter(work_s, self._number, (step, now_s, created_s))
@@ -106,33 +106,33 @@ class Sharing:
         if due_s is None:
             return
 
-        def done(now_s: float) -> None:
+        def finish(now_s: float) -> None:
             if processor.version != version:
                 return
             processor.at(now_s)
             record = processor.leave()
             self._await(device)
-            self._left(record, now_s)
+            self._leave(record, now_s)
 
-        self._at(due_s, done)
+        self._at(due_s, finish)
 
-    def _left(self, record: Record, now_s: float) -> None:
-        step, came_s, created_s = record
-        self._passed[step].append((came_s, now_s, created_s))
-        for e, copies in self._played.routed(step, 1):
+    def _leave(self, record: Record, now_s: float) -> None:
+        step, arrive_s, created_s = record
+        self._visits[step].append((arrive_s, now_s, created_s))
+        for e, copies in self._player.route(step, 1):
             for _ in range(1 if copies is None else int(copies[0])):
                 self._travel(e, now_s, created_s)
 
     def _travel(self, e: int, now_s: float, created_s: float) -> None:
         to, arrives_s = int(self._problem.stream_to[e]), now_s
-        send_s = self._played.send_s(e)
+        send_s = self._player.send_s(e)
         if send_s > 0:
             begins_s = max(now_s, self._link_free_s[e])
-            arrives_s = self._link_free_s[e] = begins_s + float(self._played.durations(send_s, 1)[0])
-        arrives_s += float(self._played.propagation_s[e])
+            arrives_s = self._link_free_s[e] = begins_s + float(self._player.durations(send_s, 1)[0])
+        arrives_s += float(self._player.propagation_s[e])
         self._at(arrives_s, lambda now: self._enter(to, now, created_s))
 
 
-def play(played: Player) -> None:
+def play(player: Player) -> None:
     """Play a run whose devices share their processors among their steps."""
-    Sharing(played).play()
+    Sharing(player).play()

@@ -46,7 +46,7 @@ class World(Protocol):
     def at(self, time_s: float, act: Callable[[], None]) -> None:
         """Do something at a moment."""
 
-    def made(self, step: int, created: Floats, at_s: float) -> list[Transfer]:
+    def outputs_of(self, step: int, created: Floats, at_s: float) -> list[Transfer]:
         """Return what a step makes of records, stream by stream; what a sink takes has arrived."""
 
     def travel(self, transfer: Transfer) -> None:
@@ -64,9 +64,9 @@ class InTurn:
 class ThreadPerStep(Scheduler):
     """What becomes of a flow when every step has a thread: nobody runs inline, and as many are at it as there are cores."""
 
-    def _reserve(self, sender: int, records: float, left_ns: float, inline: list[int]) -> float:
+    def _reserve(self, sender: int, records: float, budget_ns: float, inline: list[int]) -> float:
         """Set nobody apart."""
-        return left_ns
+        return budget_ns
 
     def _servable(self, now_ns: int) -> Collection[int]:
         """Return all that are ready if a core is free."""
@@ -94,16 +94,16 @@ class StepQueue:
 
     def take(self, count: int) -> list[QueuePart]:
         """Take records from the front; an entry that reaches further is cut."""
-        taken = []
+        parts = []
         self.records -= count
         while count:
             created, put_s = self._entries.popleft()
             if len(created) > count:
                 self._entries.appendleft((created[count:], put_s))
                 created = created[:count]
-            taken.append((created, put_s))
+            parts.append((created, put_s))
             count -= len(created)
-        return taken
+        return parts
 
     def head_ns(self) -> int:
         """Return when the record at the front was created, 0 when the queue is empty."""
@@ -116,7 +116,7 @@ class StepQueue:
             counts.t_q_ns += int((head_s - put_s) * len(created) * 1e9)
             counts.t_s_ns += int((now_s - head_s) * len(created) * 1e9)
 
-    def worked(self, records: int, seconds: float, counts: StepMetrics) -> None:
+    def count_batch(self, records: int, seconds: float, counts: StepMetrics) -> None:
         """Count a batch in."""
         counts.records_in += records
         counts.activations += 1
@@ -149,7 +149,7 @@ class Site:
         senders = [0] * len(queued)
         downstream = []
         for step in queued:
-            downstream.append([self._number[to] for to in self._reached(step, senders)])
+            downstream.append([self._number[to] for to in self._queues_after(step, senders)])
         remote = [any(e not in streams for e in problem.inputs[step]) for step in queued]
         make = ThreadPerStep if options.runner == "threads" else Scheduler
         self.scheduler = make(
@@ -166,21 +166,21 @@ class Site:
         if options.stalls is not None:
             begin, end = options.stalls.times_s(options.seconds, world.random)
             self._stalls = begin.tolist(), end.tolist()
-        self._held: dict[int, Callable[[], None]] = {}
+        self._blocked: dict[int, Callable[[], None]] = {}
         """What sources do that wait for room."""
 
-    def _reached(self, step: int, senders: list[int]) -> list[int]:
+    def _queues_after(self, step: int, senders: list[int]) -> list[int]:
         """Return the steps with a queue that a step's records come to, past those that cost nothing."""
-        reached = []
+        steps = []
         for e in self.world.problem.outputs[step]:
             to = int(self.world.problem.stream_to[e])
             if e in self._streams:
                 if to in self._number:
                     senders[self._number[to]] += 1
-                    reached.append(to)
+                    steps.append(to)
                 else:
-                    reached += self._reached(to, senders)
-        return reached
+                    steps += self._queues_after(to, senders)
+        return steps
 
     def after(self, time_s: float, seconds: float) -> float:
         """Return when work that begins at a moment is done, stalls of the device counted in."""
@@ -194,7 +194,7 @@ class Site:
     def receive(self, step: int, created: Floats) -> None:
         """Take records that came from another device."""
         self.world.counts[step].in_hand -= len(created)
-        self._send(self._passed(step, created))
+        self._send(self._pass(step, created))
         self._wake()
 
     def emit(self, source: int, created: Floats, again: Callable[[], None]) -> float | None:
@@ -202,13 +202,13 @@ class Site:
         world, number = self.world, self._number[source]
         activation = self.scheduler.admit(number, len(created), self._now_ns())
         if activation is None:
-            self._held[number] = again
+            self._blocked[number] = again
             return None
         if world.problem.solid[source]:
             transfers, spent_s = list[Transfer](), 0.0
             self._put(source, created)
         else:
-            transfers, spent_s = self._run_inline(activation, self._passed(source, created))
+            transfers, spent_s = self._run_inline(activation, self._pass(source, created))
 
         def finish() -> None:
             self._carry(transfers, -1)
@@ -221,12 +221,12 @@ class Site:
             world.at(self.after(world.now, spent_s), finish)
         else:
             finish()
-        return spent_s + self._locked(world.options.costs.activation_s) - world.now
+        return spent_s + self._hold_lock(world.options.costs.activation_s) - world.now
 
     def _now_ns(self) -> int:
         return int(self.world.now * 1e9)
 
-    def _locked(self, seconds: float) -> float:
+    def _hold_lock(self, seconds: float) -> float:
         """Hold the lock for a while as soon as it is free; return until when."""
         self._lock_free_s = max(self._lock_free_s, self.world.now) + seconds
         return self._lock_free_s
@@ -245,49 +245,49 @@ class Site:
             if step in self._number:
                 self._put(step, created)
             else:
-                self._send(self._passed(step, created))
+                self._send(self._pass(step, created))
 
-    def _passed(self, step: int, created: Floats) -> list[Transfer]:
+    def _pass(self, step: int, created: Floats) -> list[Transfer]:
         """Let records pass a step that costs nothing; one that does has them in its queue."""
         if self.world.problem.solid[step]:
             self._put(step, created)
             return []
         self.world.counts[step].records_in += len(created)
-        return self.world.made(step, created, self.world.now)
+        return self.world.outputs_of(step, created, self.world.now)
 
     def _wake(self) -> None:
         while (activation := self.scheduler.next(self._now_ns())) is not None:
             self._begin(activation)
-        for number in [each for each in self._held if each not in self.scheduler.throttle.held]:
-            self.world.at(self.world.now, self._held.pop(number))
+        for number in [each for each in self._blocked if each not in self.scheduler.throttle.held]:
+            self.world.at(self.world.now, self._blocked.pop(number))
 
     def _begin(self, activation: Activation) -> None:
         """Let a worker take records, work through them, and carry on what needs no activation of its own."""
         queue, world = self._queues[activation.instance], self.world
         entries = queue.take(activation.records)
-        start_s = self._locked(world.options.costs.activation_s)
+        start_s = self._hold_lock(world.options.costs.activation_s)
         queue.began(entries, start_s, world.counts[queue.step])
-        taken = entries[0][0] if len(entries) == 1 else np.concatenate([created for created, _ in entries])
-        seconds = self._seconds(queue.step, len(taken))
-        world.counts[queue.step].in_hand += len(taken)
+        batch = entries[0][0] if len(entries) == 1 else np.concatenate([created for created, _ in entries])
+        seconds = self._seconds(queue.step, len(batch))
+        world.counts[queue.step].in_hand += len(batch)
 
-        def done() -> None:
-            world.counts[queue.step].in_hand -= len(taken)
-            queue.worked(len(taken), seconds, world.counts[queue.step])
-            made = world.made(queue.step, taken, world.now)
-            out = sum(len(created) for _, created in made) // max(1, len(world.problem.outputs[queue.step]))
-            left, spent_s = self._run_inline(activation, made)
-            self._carry(left, +1)
-            world.at(self.after(world.now, spent_s), lambda: finish(left, out))
+        def compute_done() -> None:
+            world.counts[queue.step].in_hand -= len(batch)
+            queue.count_batch(len(batch), seconds, world.counts[queue.step])
+            outputs = world.outputs_of(queue.step, batch, world.now)
+            out = sum(len(created) for _, created in outputs) // max(1, len(world.problem.outputs[queue.step]))
+            remaining, spent_s = self._run_inline(activation, outputs)
+            self._carry(remaining, +1)
+            world.at(self.after(world.now, spent_s), lambda: finish(remaining, out))
 
-        def finish(left: list[Transfer], out: int) -> None:
-            self._carry(left, -1)
-            self._send(left)
+        def finish(remaining: list[Transfer], out: int) -> None:
+            self._carry(remaining, -1)
+            self._send(remaining)
             queue.finished(world.now)
             self.scheduler.finished(activation, int(seconds * 1e9), out, queue.head_ns())
             self._wake()
 
-        world.at(self.after(max(world.now, start_s), seconds), done)
+        world.at(self.after(max(world.now, start_s), seconds), compute_done)
 
     def _seconds(self, step: int, records: int) -> float:
         """The seconds that a batch takes in a step."""
@@ -301,25 +301,25 @@ class Site:
 
     def _run_inline(self, activation: Activation, transfers: list[Transfer]) -> tuple[list[Transfer], float]:
         """Carry records on through the steps set apart for it; return what is left for queues, and the seconds spent."""
-        left, spent_s, problem = list[Transfer](), 0.0, self.world.problem
+        remaining, spent_s, problem = list[Transfer](), 0.0, self.world.problem
         for transfer in transfers:  # grows while we walk along it
             e, created = transfer
             step = int(problem.stream_to[e])
             number = self._number.get(step)
             if e not in self._streams or (number is not None and number not in activation.inline):
-                left.append(transfer)
+                remaining.append(transfer)
                 continue
             if number is None:
                 self.world.counts[step].records_in += len(created)
             else:
                 seconds = self._seconds(step, len(created))
-                self._queues[number].worked(len(created), seconds, self.world.counts[step])
+                self._queues[number].count_batch(len(created), seconds, self.world.counts[step])
                 self.scheduler.learn(number, len(created), int(seconds * 1e9))
                 spent_s += seconds
-            transfers += self.world.made(step, created, self.world.now + spent_s)
-        return left, spent_s
+            transfers += self.world.outputs_of(step, created, self.world.now + spent_s)
+        return remaining, spent_s
 
-    def counted(self) -> Iterator[StepMetrics]:
+    def metrics(self) -> Iterator[StepMetrics]:
         """The counts of steps that cost something, up to now: with what waits, and the time with nothing to do."""
         now_s = self.world.now
         for queue in self._queues:

@@ -18,7 +18,7 @@ from headwater.flow.steps import EventTime
 from headwater.operators import DEAD, Operator, build
 from headwater.operators.counters import Counters
 from headwater.operators.queue import Delivery, QueueEntry
-from headwater.operators.snapshot import unpacked
+from headwater.operators.snapshot import unpack_state
 from headwater.operators.task import Task
 from headwater.spark.envelope import LAST, PIECE, SUB, Envelope, OfSplit, Row, in_order
 from headwater.spark.exits import Exits
@@ -92,7 +92,7 @@ class Executor:
             if port == DEAD:
                 self._run(task.reject(placed))
             else:
-                task.took(placed.length)
+                task.count_read(placed.length)
                 self._run(task.emit(placed))
         if batch.watermark > NO_WATERMARK:
             self.ended = batch.watermark == END
@@ -229,7 +229,7 @@ class Executor:
     def _watermarks(self) -> dict[str, int]:
         """Return how far event time has come at the steps that read it."""
         steps = [name for name in self.operators if isinstance(self.layout.flow.steps[name].kind, EventTime)]
-        found = {name: unpacked("event time", self.operators[name].snapshot())["watermark"] for name in steps}
+        found = {name: unpack_state("event time", self.operators[name].snapshot())["watermark"] for name in steps}
         return {name: watermark for name, watermark in found.items() if watermark != NO_WATERMARK}
 
     def _note_dead(self, batch: Batch) -> None:

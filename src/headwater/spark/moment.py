@@ -24,7 +24,7 @@ from headwater.io.transactions.outbox import deliver_after, undelivered
 from headwater.operators import Operator, build
 from headwater.operators.moment import Moment, StepMoment
 from headwater.operators.operator import DEAD, Select
-from headwater.operators.snapshot import packed as packed_state
+from headwater.operators.snapshot import pack_state as packed_state
 from headwater.spark.checkpoint import Checkpoint
 from headwater.spark.executor import Executor
 from headwater.spark.native import reads, writes
@@ -58,7 +58,7 @@ def moment_of(folder: Path, flow: Flow, *, ended: bool = False) -> Moment:
             _open_source(moment, checkpoint, flow, step.name, index, batch)
     saved = {at: msgspec.msgpack.decode(data) for at, data in states_of(checkpoint, layout, batch).items()}
     times = known_times(layout, saved)
-    moment.told = {name: at for name, at in times.items() if flow.steps[name].is_source}
+    moment.source_watermarks = {name: at for name, at in times.items() if flow.steps[name].is_source}
     for step in flow.steps.values():
         if not (step.is_source or step.is_sink):
             moment.steps[step.name] = _together(layout, step, saved, times.get(step.name, NO_WATERMARK))

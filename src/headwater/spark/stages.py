@@ -17,7 +17,7 @@ from zlib import crc32
 
 from headwater.flow.endpoints import Staging
 from headwater.flow.flow import DEAD_LETTERS, Flow
-from headwater.flow.partitioning import Partitioning, kept
+from headwater.flow.partitioning import Partitioning, names_in_output
 from headwater.flow.steps import Input, OutputName, Step
 from headwater.spark.buckets import Numbers
 from headwater.spark.partitioning import refuse_idle, spark_partitioning
@@ -256,7 +256,7 @@ class _Cutter:
         held = entered_by or self._held_by_inputs(step, stage)
         for port in step.outputs:
             self._made.setdefault((step.name, port), []).append(stage)
-            names = None if held is None else kept(step, port, held)
+            names = None if held is None else names_in_output(step, port, held)
             if names is not None:
                 self._held[stage.number, (step.name, port)] = names
 

@@ -31,8 +31,8 @@ class BlockAverage:
         """Return which records completed a mean, and the means."""
         rows, out = np.empty(batch.length, np.int64), np.empty(batch.length, np.float32)
         values = batch[self.column].astype(np.float32, copy=False)
-        made = block_average(slots, values, state["total"], state["count"], self.size, rows, out)
-        return rows[:made], out[:made]
+        count = block_average(slots, values, state["total"], state["count"], self.size, rows, out)
+        return rows[:count], out[:count]
 
 
 @kernel
@@ -50,14 +50,14 @@ def block_average(
     `out[i]` belongs to record `rows[i]`; what is left of a block waits in `totals` and `counts`. Returns how
     many means there are.
     """
-    made = 0
+    count = 0
     for i in range(len(slots)):
         slot = slots[i]
         totals[slot] += values[i]
         counts[slot] += 1
         if counts[slot] == size:
-            rows[made] = i
-            out[made] = totals[slot] / np.float32(size)
-            made += 1
+            rows[count] = i
+            out[count] = totals[slot] / np.float32(size)
+            count += 1
             totals[slot], counts[slot] = 0, 0
-    return made
+    return count

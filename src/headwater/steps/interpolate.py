@@ -26,10 +26,10 @@ class Interpolate:
         """Return the values with the gaps filled."""
         values, valid = parts(batch[self.column])
         assert isinstance(values, np.ndarray)
-        there = np.ones(batch.length, np.bool_) if valid is None else valid
+        is_valid = np.ones(batch.length, np.bool_) if valid is None else valid
         out = np.empty(batch.length, np.float32)
         values = values.astype(np.float32, copy=False)
-        interpolate(slots, values, there, state["last"], state["count"], out)
+        interpolate(slots, values, is_valid, state["last"], state["count"], out)
         return {self.column: out}
 
 

@@ -35,8 +35,8 @@ class SlidingRegression:
         rows = np.empty(batch.length, np.int64)
         out = np.empty((batch.length, self.horizon), np.float32)
         values = batch[self.column].astype(np.float32, copy=False)
-        made = sliding_regression(slots, values, state["last"], state["count"], rows, out)
-        return rows[:made], out[:made]
+        count = sliding_regression(slots, values, state["last"], state["count"], rows, out)
+        return rows[:count], out[:count]
 
 
 @kernel
@@ -56,7 +56,7 @@ def sliding_regression(
     window, horizon = history.shape[1], out.shape[1]
     middle = (window - 1) / 2  # positions run from 0 in the window, so that a long stream costs no precision
     spread = window * (window * window - 1) / 12
-    made = 0
+    count = 0
     for i in range(len(slots)):
         slot = slots[i]
         history[slot, counts[slot] % window] = values[i]
@@ -72,7 +72,7 @@ def sliding_regression(
             slope += (position - middle) * y
         slope /= spread
         for ahead in range(horizon):
-            out[made, ahead] = total / window + slope * (window + ahead - middle)
-        rows[made] = i
-        made += 1
-    return made
+            out[count, ahead] = total / window + slope * (window + ahead - middle)
+        rows[count] = i
+        count += 1
+    return count

@@ -17,7 +17,7 @@ from headwater.engine.lanes.inlet import Inlet
 from headwater.engine.lanes.ring import THE_END, Bell, Message, Shortcut
 from headwater.engine.lanes.share import SharedPosition, ShareReader, shared
 from headwater.errors import InputError, RunError
-from headwater.flow.endpoints import opened
+from headwater.flow.endpoints import open_reader
 from properties import examples
 
 NUMBERS = {"n": int, "key": int}
@@ -189,7 +189,7 @@ def test_blocks_of_a_source_that_only_one_lane_can_read_go_where_least_waits():
     data, room = Bell(), Bell()
     paths = {lane: Shortcut(data, room) for lane in range(2)}
     sender = Outlet(paths, room, "blocks").open(Schema.of(NUMBERS))
-    batch = opened(numbers(10), lambda *_: None, None).read(10, 1)
+    batch = open_reader(numbers(10), lambda *_: None, None).read(10, 1)
     for _ in range(4):
         sender.write(batch)
     assert [path.waiting() for path in paths.values()] == [20, 20]

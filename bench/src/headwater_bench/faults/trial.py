@@ -11,7 +11,7 @@ from typing import Any
 from headwater.engine.checkpoint.store import Store, Stored
 from headwater.errors import RunError
 from headwater.operators.keyed import ProcessOperator, ScanOperator
-from headwater.operators.snapshot import unpacked
+from headwater.operators.snapshot import unpack_state
 from headwater.sim.disk import PowerCutError, SimulatedDisk
 from headwater_bench.faults.shapes import Shape, shape
 from headwater_bench.faults.sinks import SinkContents
@@ -207,10 +207,10 @@ def _state(world: World) -> dict[str, Any]:
     for task in world.tasks:
         of_step = found.setdefault(task.name, {}) if isinstance(task.operator, ProcessOperator | ScanOperator) else {}
         if isinstance(task.operator, ProcessOperator):
-            saved = unpacked("process", task.operator.snapshot())
+            saved = unpack_state("process", task.operator.snapshot())
             of_step.update({tuple(key): state for key, state in zip(saved["keys"], saved["states"], strict=True)})
         elif isinstance(task.operator, ScanOperator):
-            saved = unpacked("scan _Tally", task.operator.snapshot())
+            saved = unpack_state("scan _Tally", task.operator.snapshot())
             if saved["slots"]:
                 cells = zip(*(saved["cells"][name].tolist() for name in ("count", "total")), strict=True)
                 of_step.update(zip(saved["keys"]["k"].tolist(), cells, strict=True))

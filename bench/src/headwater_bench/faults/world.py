@@ -36,13 +36,15 @@ class SimulatedSource(CheckpointedSource):
     @property
     def idle(self) -> bool:
         """Whether there is nothing that it could do now."""
-        return self.ended or (self.world.stopping.is_set() and self._asked == self._barred and self._to_commit < 0)
+        return self.ended or (
+            self.world.stopping.is_set() and self._barrier_due == self._barrier_sent and self._to_commit < 0
+        )
 
     def move(self) -> None:
         """Do one thing that is due: commit, send a barrier, hand records over, or say that there are no more."""
         if self._to_commit >= 0:
             self._heed_commit()
-        elif self._asked > self._barred:
+        elif self._barrier_due > self._barrier_sent:
             self._heed_barrier()
         elif not self.world.stopping.is_set():
             self._read()

@@ -16,7 +16,7 @@ from headwater.data.column import Array, Text
 from headwater.engine.checkpoint.store import Store
 from headwater.flow.endpoints import Sink, Source
 from headwater.flow.stream import Stream
-from headwater.operators.snapshot import unpacked
+from headwater.operators.snapshot import unpack_state
 from headwater_bench.kills.children import asked
 
 Row = tuple[Any, ...]
@@ -222,7 +222,7 @@ def state_of(folder: Path) -> dict[str, int]:
     assert last is not None
     state: dict[str, int] = {}
     for task in last.content["tasks"]["sum"]:
-        saved = unpacked("process", task["state"])
+        saved = unpack_state("process", task["state"])
         assert not task["changes"]
         state.update({key: total for (key,), total in zip(saved["keys"], saved["states"], strict=True)})
     return state

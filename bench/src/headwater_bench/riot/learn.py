@@ -14,7 +14,7 @@ from headwater.data.schema import Schema
 from headwater.data.text_format import TextFormat
 from headwater.errors import InputError, ModelError
 from headwater.models.model import Model, save
-from headwater.models.predict import tried
+from headwater.models.predict import apply_each
 from headwater.operators import DEAD, Operator, Output
 from headwater.operators.operator import dead_letters
 from headwater_bench.riot.datasets import Dataset
@@ -97,7 +97,7 @@ class _OverRows(Operator):
     def process(self, batch: Batch, port: int) -> Output:
         """Return one record for each that could be worked on."""
         raw, ends = batch["rows"].bytes_list(), batch["rowend"].tolist()
-        made, rows, errors, bad = tried(lambda i: self.one(raw[i], ends[i]), len(raw))
+        made, rows, errors, bad = apply_each(lambda i: self.one(raw[i], ends[i]), len(raw))
         outputs: list[tuple[int, Batch]] = []
         if rows:
             outputs.append((0, self.finished(batch.take(np.array(rows)), made)))

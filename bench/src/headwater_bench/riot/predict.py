@@ -12,7 +12,7 @@ from headwater.data.column import Column, Text
 from headwater.models import LinearModel, TreeModel
 from headwater.operators import Operator, Output
 from headwater.operators.operator import Select
-from headwater.operators.snapshot import packed, unpacked
+from headwater.operators.snapshot import pack_state, unpack_state
 
 _DTC, _MLR, _NO_LABEL = Text.of(["DTC"]), Text.of(["MLR"]), Text.of([""])
 
@@ -76,11 +76,11 @@ class EstimateError(Operator):
 
     def snapshot(self, select: Select | None = None) -> bytes:
         """Save the latest average."""
-        return packed("error", {"average": float(self._average)})
+        return pack_state("error", {"average": float(self._average)})
 
     def restore(self, data: bytes) -> None:
         """Take over a saved average."""
-        self._average = np.float32(unpacked("error", data)["average"])
+        self._average = np.float32(unpack_state("error", data)["average"])
 
 
 def _of(batch: Batch, kept: Sequence[str], more: dict[str, Column]) -> Batch:

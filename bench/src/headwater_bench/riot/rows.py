@@ -13,7 +13,7 @@ from headwater.data.text_format import TextFormat, decimal_texts, float32_texts
 from headwater.errors import SnapshotError
 from headwater.operators import DEAD, Operator, Output
 from headwater.operators.operator import Select, dead_letters
-from headwater.operators.snapshot import packed, unpacked
+from headwater.operators.snapshot import pack_state, unpack_state
 from headwater_bench.riot.datasets import Dataset
 from headwater_bench.riot.kernels.pieces import Pieces
 
@@ -51,11 +51,11 @@ class JoinObservations(Operator):
         ids, seen, values = self._pieces.open()
         chosen = np.ones(len(ids), np.bool_) if select is None else select.rows([ids])
         parts = {"ids": ids[chosen], "seen": seen[chosen], "values": values[chosen]}
-        return packed("join observations", parts)
+        return pack_state("join observations", parts)
 
     def restore(self, data: bytes) -> None:
         """Take over saved messages."""
-        saved = unpacked("join observations", data)
+        saved = unpack_state("join observations", data)
         if saved["values"].shape[1:] != (self._pieces.field_count,):
             raise SnapshotError(
                 f"a message of {self._dataset.name} has {self._pieces.field_count} observations; "

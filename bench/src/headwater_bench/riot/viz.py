@@ -20,7 +20,7 @@ from headwater.flow.stream import Stream
 from headwater.io import Discard
 from headwater.operators import Operator, Output
 from headwater.operators.operator import Select
-from headwater.operators.snapshot import packed, unpacked
+from headwater.operators.snapshot import pack_state, unpack_state
 from headwater.steps import BlockAverage, Kalman
 from headwater_bench.riot.blobs import zipped
 from headwater_bench.riot.chart import line_chart
@@ -132,11 +132,11 @@ class Plot(Operator):
     def snapshot(self, select: Select | None = None) -> bytes:
         """Save what waits to be drawn or zipped."""
         parts: dict[str, Any] = {"points": self._points, "count": self._count, "drawn": self._drawn}
-        return packed("plot", {**parts, "archives": self._archives, "made": self._made})
+        return pack_state("plot", {**parts, "archives": self._archives, "made": self._made})
 
     def restore(self, data: bytes) -> None:
         """Take over what waits."""
-        saved = unpacked("plot", data)
+        saved = unpack_state("plot", data)
         self._points = {
             label: {kind: [(point[0], point[1]) for point in line] for kind, line in series.items()}
             for label, series in saved["points"].items()

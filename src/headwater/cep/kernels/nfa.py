@@ -71,7 +71,7 @@ class State(NamedTuple):
     queues: Any  #: by key and stage, the attempts whose wait is over first and last
     keys: Any
     meta: Any
-    found: Any
+    candidates: Any
     values: Any  #: of the records, what is compared
     out: Any
     stamps: Any  #: of the matches

@@ -51,7 +51,7 @@ def match(
     begun,
     meta,
     marks,
-    found,
+    candidates,
     out,
 ):
     """Show records start … stop - 1 (rows base + i of `values`) to all partial matches.
@@ -127,7 +127,7 @@ def match(
                         meta[OLDEST] = p
                     meta[YOUNGEST] = p
                     meta[LIVE] += 1
-                    found[0] = p
+                    candidates[0] = p
                     n = 1
                 else:
                     out[m, 0] = row
@@ -145,11 +145,11 @@ def match(
                         if pool[p, w.STATE] == stage and pool[p, w.SLOT] == slot:
                             if pool[p, w.CAME] < since:
                                 break
-                            found[n] = p
+                            candidates[n] = p
                             n += 1
                         p = pool[p, w.PREV]
                     for j in range(n // 2):
-                        found[j], found[n - 1 - j] = found[n - 1 - j], found[j]
+                        candidates[j], candidates[n - 1 - j] = candidates[n - 1 - j], candidates[j]
                     if value != w.NULL:
                         marks[at, 0], marks[at, 1] = value, meta[ARRIVALS]
                     skip = -1
@@ -159,17 +159,17 @@ def match(
                         p = heads[w.bucket_of(stage, slot, value, buckets)]
                         while p >= 0:
                             if pool[p, w.STATE] == stage and pool[p, w.SLOT] == slot and pool[p, w.VALUE] == value:
-                                found[n] = p
+                                candidates[n] = p
                                 n += 1
                             p = pool[p, w.NEXT]
                 else:
                     strictly = conditions[skip, 0] == w.GT or conditions[skip, 0] == w.LT
                     value = values[conditions[skip, 1], row]
-                    n = w.in_reach(slot * stages + stage, value, kind, strictly, pool, roots, found, 0)
-                    w.sort(found, n, pool, w.CAME)
+                    n = w.in_reach(slot * stages + stage, value, kind, strictly, pool, roots, candidates, 0)
+                    w.sort(candidates, n, pool, w.CAME)
             # -- move them on
             for j in range(n):
-                p = found[j]
+                p = candidates[j]
                 if stage > 0:
                     fits = within < 0 or pool[p, FIRST] >= now - within
                     for c in range(bounds[stage], bounds[stage + 1]):
@@ -237,11 +237,11 @@ def rehang(order, index, pool, heads, tails):
 
 
 @kernel
-def plant(slots, firsts, waits_for, entries, taken, values, conditions, index, pool, rows, roots, begun, meta):
+def plant(slots, firsts, waits_for, entries, record_rows, values, conditions, index, pool, rows, roots, begun, meta):
     """Put saved partial matches, the oldest first, into the first places of an empty pool; chains come after."""
     stages = rows.shape[1]
     for p in range(len(slots)):
-        rows[p] = taken[p]
+        rows[p] = record_rows[p]
         pool[p, w.STATE], pool[p, w.SLOT], pool[p, FIRST] = waits_for[p], slots[p], firsts[p]
         pool[p, BORN], pool[p, w.CAME] = p, entries[p]
         begun[slots[p]] = firsts[p]

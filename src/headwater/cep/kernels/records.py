@@ -60,7 +60,7 @@ def _show(p, i, row, time, passes, plan, s):
 
 @kernel
 def _candidates(key, i, row, passes, plan, s):
-    """Write the attempts that this record could move to `found`, in the order they came to their stages."""
+    """Write the attempts that this record could move to `candidates`, in the order they came to their stages."""
     n = 0
     last = len(plan.sides) - 1
     sides = range(last, last + 1) if plan.rules[k.STRICT] else range(last)
@@ -80,24 +80,24 @@ def _candidates(key, i, row, passes, plan, s):
                         and s.links[link, w.SLOT] == key
                         and s.links[link, w.VALUE] == value
                     ):
-                        s.found[n] = link
+                        s.candidates[n] = link
                         n += 1
                     link = s.links[link, w.NEXT]
         else:
             op = plan.conditions[c, 0]
             value = s.values[plan.conditions[c, 1], row]
             at = key * len(plan.sides) + side
-            n += w.in_reach(at, value, kind, op in (w.GT, w.LT), s.links, s.roots, s.found, n)
+            n += w.in_reach(at, value, kind, op in (w.GT, w.LT), s.links, s.roots, s.candidates, n)
         # an attempt that waits at several sides is found once
-        kept = before
+        unique = before
         for j in range(before, n):
-            p = s.found[j] // per
+            p = s.candidates[j] // per
             if s.pool[p, k.SEEN] != s.meta[k.SEQ]:
                 s.pool[p, k.SEEN] = s.meta[k.SEQ]
-                s.found[kept] = p
-                kept += 1
-        n = kept
-    w.sort(s.found, n, s.pool, k.CAME)
+                s.candidates[unique] = p
+                unique += 1
+        n = unique
+    w.sort(s.candidates, n, s.pool, k.CAME)
     return n
 
 
@@ -173,16 +173,16 @@ def _rearm(key, time, plan, s):
 def _show_in_turn(key, i, row, time, n, passes, plan, s):
     """Show a record to all attempts at a sequence, at their last stages first; who does not take it is over."""
     for j in range(n):
-        k.leave_places(s.found[j], plan, s)
+        k.leave_places(s.candidates[j], plan, s)
     left_out = False
     for stage in range(len(plan.stages) - 1, -1, -1):
         for j in range(n):
-            p = s.found[j]
+            p = s.candidates[j]
             if p < 0 or not s.pool[p, k.WAITS] >> stage & 1:
                 continue
             new = s.pool[p, k.FIRST] == k.NOTHING_YET
             if _show_at(p, stage, i, row, time, passes, plan, s):
-                s.found[j] = -1
+                s.candidates[j] = -1
                 left_out |= new and stage > 0
     if left_out and plan.rules[k.OPEN_UNTIL] == 0:
         # an attempt began beyond the first place, where the record may begin another
@@ -223,7 +223,7 @@ def _show_to_all(key, i, row, time, n, passes, plan, s):
         _show_in_turn(key, i, row, time, n, passes, plan, s)
     else:
         for j in range(n):
-            _show(s.found[j], i, row, time, passes, plan, s)
+            _show(s.candidates[j], i, row, time, passes, plan, s)
     while s.meta[k.BUSY] > plan.rules[k.CAP]:
         s.meta[k.EVICTED] += 1
         k.die(s.meta[k.OLDEST], time, False, plan, s)
@@ -262,7 +262,12 @@ def match(start, stop, base, times, slots, stamps, passes, plan, s):
         if not _has_room(s, n + k.SPARE):
             return i
         s.meta[k.CREATED], s.meta[k.ENTERED] = stamps[i, 0], stamps[i, 1]
-        if plan.rules[k.STRICT] and n == 1 and s.pool[s.found[0], k.FIRST] == k.NOTHING_YET and _suits_none(i, passes):
+        if (
+            plan.rules[k.STRICT]
+            and n == 1
+            and s.pool[s.candidates[0], k.FIRST] == k.NOTHING_YET
+            and _suits_none(i, passes)
+        ):
             continue  # it changes nothing: the one attempt there is has not begun
         _show_to_all(key, i, base + i, times[i], n, passes, plan, s)
     return stop

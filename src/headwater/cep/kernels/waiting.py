@@ -28,21 +28,21 @@ _ODD = np.uint64(0x9E3779B97F4A7C15)
 
 
 @kernel
-def holds(op, mine, other):
+def holds(op, left, right):
     """Compare two values; a missing one is neither equal nor unequal to anything."""
-    if mine <= NAN or other <= NAN:
-        return op == NE and mine != NULL and other != NULL
+    if left <= NAN or right <= NAN:
+        return op == NE and left != NULL and right != NULL
     if op == EQ:
-        return mine == other
+        return left == right
     if op == NE:
-        return mine != other
+        return left != right
     if op == LT:
-        return mine < other
+        return left < right
     if op == LE:
-        return mine <= other
+        return left <= right
     if op == GT:
-        return mine > other
-    return mine >= other
+        return left > right
+    return left >= right
 
 
 @kernel
@@ -166,8 +166,8 @@ def leave_heap(p, at, nodes, roots):
 
 
 @kernel
-def in_reach(at, value, kind, strictly, nodes, roots, found, start):
-    """Write the nodes whose value lies below this one's to `found`, from `start` on, in no order; return their number."""
+def in_reach(at, value, kind, strictly, nodes, roots, out, start):
+    """Write the nodes whose value lies below this one's to `out`, from `start` on, in no order; return their number."""
     if value <= NAN:
         return 0
     if kind == HIGH:
@@ -178,11 +178,11 @@ def in_reach(at, value, kind, strictly, nodes, roots, found, start):
         if nodes[p, VALUE] > value or (strictly and nodes[p, VALUE] == value):
             break
         roots[at] = _cut(p, p, nodes)
-        found[n] = p
+        out[n] = p
         n += 1
     # they stay in the heap until they move on
     for i in range(start, n):
-        p = found[i]
+        p = out[i]
         nodes[p, CHILD], nodes[p, NEXT], nodes[p, PREV] = -1, -1, -1
         roots[at] = _meld(roots[at], p, nodes)
     return n - start
@@ -192,28 +192,28 @@ def in_reach(at, value, kind, strictly, nodes, roots, found, start):
 
 
 @kernel
-def sort(found, n, table, column):
-    """Sort the first n of `found` by a column of the table's rows, in place: mostly they are in order already."""
+def sort(rows, n, table, column):
+    """Sort the first n of `rows` by a column of the table's rows, in place: mostly they are in order already."""
     i = 1
-    while i < n and table[found[i - 1], column] <= table[found[i], column]:
+    while i < n and table[rows[i - 1], column] <= table[rows[i], column]:
         i += 1
     if i >= n:
         return
     for start in range(n // 2 - 1, -1, -1):
-        _sift(found, start, n, table, column)
+        _sift(rows, start, n, table, column)
     for stop in range(n - 1, 0, -1):
-        found[0], found[stop] = found[stop], found[0]
-        _sift(found, 0, stop, table, column)
+        rows[0], rows[stop] = rows[stop], rows[0]
+        _sift(rows, 0, stop, table, column)
 
 
 @kernel
-def _sift(found, parent, stop, table, column):
+def _sift(rows, parent, stop, table, column):
     """Let an entry sink below all that are larger."""
     while 2 * parent + 1 < stop:
         child = 2 * parent + 1
-        if child + 1 < stop and table[found[child], column] < table[found[child + 1], column]:
+        if child + 1 < stop and table[rows[child], column] < table[rows[child + 1], column]:
             child += 1
-        if table[found[parent], column] >= table[found[child], column]:
+        if table[rows[parent], column] >= table[rows[child], column]:
             return
-        found[parent], found[child] = found[child], found[parent]
+        rows[parent], rows[child] = rows[child], rows[parent]
         parent = child

@@ -10,13 +10,13 @@ import numpy as np
 
 from headwater.cep import syntax as s
 from headwater.cep.automaton import Absence, Accept, Automaton, Condition, label
-from headwater.cep.expressions import renamed
+from headwater.cep.expressions import rename_columns
 from headwater.cep.kernels import waiting as k
 from headwater.data.batch import Batch
 from headwater.data.column import Array, Column, Text, parts
 from headwater.data.schema import NUMERIC, Schema, Type
 from headwater.flow.expr import Expr
-from headwater.operators.expression import compiled
+from headwater.operators.expression import compile_expression
 
 _OPERATORS = {"eq": k.EQ, "ne": k.NE, "lt": k.LT, "le": k.LE, "gt": k.GT, "ge": k.GE}
 
@@ -31,7 +31,7 @@ class DerivedValue:
 
     def reader(self, schema: Schema) -> Callable[[Batch], Column]:
         """Return a function that computes the values of a batch; a record without an answer was not to be compared."""
-        return compiled(self.expr, schema, unfit_is_missing=True)
+        return compile_expression(self.expr, schema, unfit_is_missing=True)
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ def comparisons(automaton: Automaton) -> Comparisons | None:
 
 def compare(automaton: Automaton, place_of: Callable[[s.Attribute], int]) -> Comparisons | None:
     """Return the comparisons of every side, or None when a condition is none; `place_of` says where a record is kept."""
-    found: list[tuple[int, int, int, int]] = []
+    rows: list[tuple[int, int, int, int]] = []
     derived: list[DerivedValue] = []
     bounds = [0]
     for side in automaton.sides():
@@ -68,9 +68,9 @@ def compare(automaton: Automaton, place_of: Callable[[s.Attribute], int]) -> Com
             row = _row(automaton, side, condition, derived, place_of)
             if row is None:
                 return None
-            found.append(row)
-        bounds.append(len(found))
-    conditions = np.array(found, np.int64).reshape(len(found), 4)
+            rows.append(row)
+        bounds.append(len(rows))
+    conditions = np.array(rows, np.int64).reshape(len(rows), 4)
     index = np.array([_index(conditions, a, b) for a, b in pairwise(bounds)], np.int64)
     return Comparisons(tuple(derived), conditions, np.array(bounds, np.int64), index)
 
@@ -82,20 +82,20 @@ def _row(
     derived: list[DerivedValue],
     place_of: Callable[[s.Attribute], int],
 ) -> tuple[int, int, int, int] | None:
-    for sign, mine, other in condition.comparisons():
-        read = condition.earlier(other)
-        if len({(a.ref, a.index) for a in read}) > 1:
+    for sign, value, other in condition.comparisons():
+        attributes = condition.earlier(other)
+        if len({(a.ref, a.index) for a in attributes}) > 1:
             return None
-        kind = _common(mine.type_in(condition.schema), other.type_in(condition.schema), sign)
+        kind = _common(value.type_in(condition.schema), other.type_in(condition.schema), sign)
         if kind is None:
             return None
-        earlier = automaton.event_of(read[0].ref or "")
-        in_its_own_names = renamed(other, {label(a): a.name for a in read})
+        earlier = automaton.event_of(attributes[0].ref or "")
+        earlier_value = rename_columns(other, {label(a): a.name for a in attributes})
         columns = [
-            _add(derived, DerivedValue(side.stream, mine, kind)),
-            _add(derived, DerivedValue(earlier.stream, in_its_own_names, kind)),
+            _add(derived, DerivedValue(side.stream, value, kind)),
+            _add(derived, DerivedValue(earlier.stream, earlier_value, kind)),
         ]
-        return _OPERATORS[sign], columns[0], place_of(read[0]), columns[1]
+        return _OPERATORS[sign], columns[0], place_of(attributes[0]), columns[1]
     return None
 
 
@@ -108,8 +108,8 @@ def _common(one: Type, two: Type, op: str) -> Type | None:
 
 
 def _add(derived: list[DerivedValue], new: DerivedValue) -> int:
-    for i, known in enumerate(derived):
-        if (known.stream, str(known.expr), known.kind) == (new.stream, str(new.expr), new.kind):
+    for i, other in enumerate(derived):
+        if (other.stream, str(other.expr), other.kind) == (new.stream, str(new.expr), new.kind):
             return i
     derived.append(new)
     return len(derived) - 1
@@ -117,9 +117,9 @@ def _add(derived: list[DerivedValue], new: DerivedValue) -> int:
 
 def _index(conditions: Array, start: int, stop: int) -> tuple[int, int]:
     """Choose how a side finds its partial matches: by equal value, else by order, else by what is new, else all."""
-    for wanted, kind in (((k.EQ,), k.HASH), ((k.GT, k.GE), k.LOW), ((k.LT, k.LE), k.HIGH)):
+    for operators, kind in (((k.EQ,), k.HASH), ((k.GT, k.GE), k.LOW), ((k.LT, k.LE), k.HIGH)):
         for c in range(start, stop):
-            if conditions[c, 0] in wanted:
+            if conditions[c, 0] in operators:
                 return kind, c
     return (k.UNLIKE, start) if stop - start == 1 else (k.ALL, -1)
 

@@ -20,7 +20,7 @@ from headwater.data.column import Array, Column, Text, parts
 from headwater.data.schema import Type
 from headwater.flow.expr import Expr
 from headwater.operators.chunk import Chunk
-from headwater.operators.expression import compiled_mask
+from headwater.operators.expression import compile_mask
 
 COMPACT_ROWS = 1 << 18  #: records kept beyond those in use before they are tidied up
 
@@ -28,16 +28,16 @@ COMPACT_ROWS = 1 << 18  #: records kept beyond those in use before they are tidi
 class CompiledMatcher:
     """What compiled matchers share: the records they keep, and their conditions on single records."""
 
-    def __init__(self, automaton: Automaton, tables: Comparisons, wanted: tuple[s.Attribute, ...]) -> None:
+    def __init__(self, automaton: Automaton, tables: Comparisons, attributes: tuple[s.Attribute, ...]) -> None:
         self._a, self._tables = automaton, tables
         self._sides = automaton.sides()
         streams = {take.ref: take.stream for take in automaton.accepts()}
         #: of each column of the result, its name here and the place of the record that has it
-        self._wanted = {label(a): (f"{streams[a.ref or '']}.{a.name}", self.place_of(a)) for a in wanted}
-        needed = [(derived.stream, name) for derived in tables.derived for name in sorted(derived.expr.columns())]
-        needed += [(streams[a.ref or ""], a.name) for a in wanted]
-        self._kept = {f"{stream}.{name}": (stream, name) for stream, name in needed}
-        self._kinds = {label: automaton.schemas[stream][name] for label, (stream, name) in self._kept.items()}
+        self._outputs = {label(a): (f"{streams[a.ref or '']}.{a.name}", self.place_of(a)) for a in attributes}
+        columns = [(derived.stream, name) for derived in tables.derived for name in sorted(derived.expr.columns())]
+        columns += [(streams[a.ref or ""], a.name) for a in attributes]
+        self._inputs = {f"{stream}.{name}": (stream, name) for stream, name in columns}
+        self._kinds = {label: automaton.schemas[stream][name] for label, (stream, name) in self._inputs.items()}
         self._masks = [own_mask(automaton, side) for side in self._sides]
         self._readers = [d.reader(automaton.schemas[d.stream]) for d in tables.derived]
         self.every = bool(automaton.scopes)
@@ -50,7 +50,7 @@ class CompiledMatcher:
 
     def results(self, rows: Array, stamps: Array | None = None) -> Batch:
         """Return what is wanted of matches, given the rows of their records; a match is as old as its last record."""
-        columns = {shown: self.store.column(name, rows[:, place]) for shown, (name, place) in self._wanted.items()}
+        columns = {output: self.store.column(name, rows[:, place]) for output, (name, place) in self._outputs.items()}
         return Batch(columns, len(rows), self.store.stamps(rows[:, -1]) if stamps is None else stamps)
 
     def _new_store(self) -> EventStore:
@@ -63,40 +63,40 @@ class CompiledMatcher:
     def keep(self, chunk: Chunk) -> int:
         """Store the records of a chunk and return the row of the first."""
         columns: dict[str, Column] = {}
-        for shown, (stream, name) in self._kept.items():
+        for key, (stream, name) in self._inputs.items():
             column = chunk.column(stream, lambda batch, name=name: batch.columns[name])  # type: ignore[misc]
             if column is not None:
-                columns[shown] = column
+                columns[key] = column
         values = np.full((len(self._readers), chunk.length), NULL)
-        for i, (derived, read) in enumerate(zip(self._tables.derived, self._readers, strict=True)):
-            found = chunk.column(derived.stream, read)
-            if found is not None:
-                values[i] = self._coded(found, derived.kind)
+        for i, (derived, compute) in enumerate(zip(self._tables.derived, self._readers, strict=True)):
+            derived_column = chunk.column(derived.stream, compute)
+            if derived_column is not None:
+                values[i] = self._codes_of(derived_column, derived.kind)
         return self.store.append(columns, values, chunk.stamps)
 
-    def _coded(self, column: Column, kind: Type) -> Array:
+    def _codes_of(self, column: Column, kind: Type) -> Array:
         texts, valid = parts(column)
         if not isinstance(texts, Text):
             return ordered(column, kind)
-        codes = self.store.coded(texts)
+        codes = self.store.codes_of(texts)
         return codes if valid is None else np.where(valid, codes, NULL)
 
-    def saved_records(self, taken: Array) -> tuple[Batch, Array]:
-        """Return the records that `taken` refers to, and `taken` with their new row numbers."""
-        rows = np.unique(taken[taken >= 0])
-        columns = {label: self.store.column(label, rows) for label in self._kept}
-        renumbered = np.where(taken >= 0, np.searchsorted(rows, taken), -1)
+    def save_records(self, references: Array) -> tuple[Batch, Array]:
+        """Return the records that `references` refers to, and `references` with their new row numbers."""
+        rows = np.unique(references[references >= 0])
+        columns = {label: self.store.column(label, rows) for label in self._inputs}
+        renumbered = np.where(references >= 0, np.searchsorted(rows, references), -1)
         return Batch(columns, len(rows), self.store.stamps(rows)), renumbered
 
-    def restore_records(self, records: Batch, taken: Array) -> Array:
-        """Store saved records and return `taken` with the rows they got."""
+    def restore_records(self, records: Batch, references: Array) -> Array:
+        """Store saved records and return `references` with the rows they got."""
         values = np.full((len(self._readers), records.length), NULL)
-        for i, (derived, read) in enumerate(zip(self._tables.derived, self._readers, strict=True)):
+        for i, (derived, compute) in enumerate(zip(self._tables.derived, self._readers, strict=True)):
             names = {name: f"{derived.stream}.{name}" for name in derived.expr.columns()}
-            own = Batch({n: records.columns[label] for n, label in names.items()}, records.length, records.stamps)
-            values[i] = self._coded(read(own), derived.kind)
+            batch = Batch({n: records.columns[label] for n, label in names.items()}, records.length, records.stamps)
+            values[i] = self._codes_of(compute(batch), derived.kind)
         base = self.store.append(records.columns, values, records.stamps)
-        return np.where(taken >= 0, taken + base, -1)
+        return np.where(references >= 0, references + base, -1)
 
 
 class PooledMatcher(CompiledMatcher):
@@ -106,14 +106,14 @@ class PooledMatcher(CompiledMatcher):
     _rows: Array  #: by attempt, the rows of its records in the store
     _columns: tuple[int, int, int]  #: of the pool: stage, below 0 where there is no attempt; key; age
 
-    def __init__(self, automaton: Automaton, tables: Comparisons, wanted: tuple[s.Attribute, ...]) -> None:
-        super().__init__(automaton, tables, wanted)
-        self._held = 0  #: records that were in use when they were last tidied up
+    def __init__(self, automaton: Automaton, tables: Comparisons, attributes: tuple[s.Attribute, ...]) -> None:
+        super().__init__(automaton, tables, attributes)
+        self._in_use = 0  #: records that were in use when they were last tidied up
 
     def _attempts(self) -> Array:
         return np.flatnonzero(self._pool[:, self._columns[0]] >= 0)
 
-    def _taken(self, attempts: Array) -> Array:
+    def _record_rows(self, attempts: Array) -> Array:
         """Return the rows of the records that attempts hold, -1 for none."""
         return self._rows[attempts]
 
@@ -123,38 +123,38 @@ class PooledMatcher(CompiledMatcher):
 
     def _tidy(self) -> None:
         """Forget records that no attempt holds, once they are the greater part."""
-        if self.store.length <= COMPACT_ROWS + 2 * self._held:
+        if self.store.length <= COMPACT_ROWS + 2 * self._in_use:
             return
-        if self.store.texts > COMPACT_ROWS + 2 * self._held:
+        if self.store.texts > COMPACT_ROWS + 2 * self._in_use:
             self._start_over()
         else:
             attempts = self._attempts()
-            rows = self._taken(attempts)
+            rows = self._record_rows(attempts)
             used = np.zeros(self.store.length + 1, np.bool_)
             used[rows] = True  # -1, which stands for none, is the last place
             used[-1] = False
             self._rows[attempts] = np.where(rows >= 0, (np.cumsum(used) - 1)[rows], -1)
             self.store.keep(np.flatnonzero(used))
-        self._held = self.store.length
+        self._in_use = self.store.length
 
-    def _saved(self, slots: Array, keys: int) -> tuple[Array, dict[str, Any]]:
+    def _save_attempts(self, slots: Array, keys: int) -> tuple[Array, dict[str, Any]]:
         """Return the attempts of these keys, the oldest first, with their records and keys, which count along `slots`."""
         _, key, age = self._columns
         place = np.full(keys, -1, np.int64)
         place[slots] = np.arange(len(slots))
-        chosen = self._attempts()
-        chosen = chosen[place[self._pool[chosen, key]] >= 0]
-        chosen = chosen[np.argsort(self._pool[chosen, age])]
-        records, taken = self.saved_records(self._taken(chosen))
-        return chosen, {"records": records, "taken": taken, "slot": place[self._pool[chosen, key]]}
+        attempts = self._attempts()
+        attempts = attempts[place[self._pool[attempts, key]] >= 0]
+        attempts = attempts[np.argsort(self._pool[attempts, age])]
+        records, references = self.save_records(self._record_rows(attempts))
+        return attempts, {"records": records, "taken": references, "slot": place[self._pool[attempts, key]]}
 
-    def _joined(self, states: list[dict[str, Any]], names: Iterable[str]) -> tuple[Array, dict[str, Array]]:
+    def _merge_states(self, states: list[dict[str, Any]], names: Iterable[str]) -> tuple[Array, dict[str, Array]]:
         """Put the records of saved states into a new store; return the rows they got, and the other fields."""
         offsets = np.cumsum([0, *(state["records"].length for state in states)])
-        taken = [np.where(s["taken"] >= 0, s["taken"] + o, -1) for s, o in zip(states, offsets, strict=False)]
+        references = [np.where(s["taken"] >= 0, s["taken"] + o, -1) for s, o in zip(states, offsets, strict=False)]
         records = [state["records"] for state in states if state["records"].length] or [states[0]["records"]]
         self.store = self._new_store()
-        rows = self.restore_records(concat_batches(records), np.concatenate(taken))
+        rows = self.restore_records(concat_batches(records), np.concatenate(references))
         return rows, {name: np.concatenate([state[name] for state in states]) for name in names}
 
 
@@ -169,14 +169,14 @@ def own_reads(automaton: Automaton) -> list[tuple[int, Expr]]:
     for derived in tables.derived if tables is not None else ():
         here = [side for side in sides if side.stream == derived.stream]
         # compiled matchers use the two least numbers as codes: a record with one of them is told apart, never mistaken
-        wanted = (derived.expr - 2 if derived.kind == "int" else derived.expr).is_null()
+        check = (derived.expr - 2 if derived.kind == "int" else derived.expr).is_null()
         owns = [side.own for side in here if side.own is not None]
         if len(owns) == len(here):
-            wanted = reduce(op.or_, owns) & wanted
-        reads.append((derived.stream, wanted))
+            check = reduce(op.or_, owns) & check
+        reads.append((derived.stream, check))
     return reads
 
 
 def own_mask(automaton: Automaton, take: Accept | Absence) -> Any:
     """Return a function that says which records of a batch suit a place by their own values; None if all do."""
-    return None if take.own is None else compiled_mask(take.own, automaton.schemas[take.stream])
+    return None if take.own is None else compile_mask(take.own, automaton.schemas[take.stream])

@@ -9,7 +9,7 @@ from headwater.cep import syntax as s
 from headwater.cep.automaton import Absence, Accept, Automaton, Condition, Stage
 from headwater.errors import RecordError
 from headwater.flow.expr import Column, Expr
-from headwater.operators.expression import compiled_single
+from headwater.operators.expression import compile_single
 
 Record = dict[str, Any]
 Bindings = dict[str, list[Record]]  #: by event, what an attempt has taken
@@ -21,20 +21,20 @@ class Conditions:
     """All conditions that compare a record with earlier ones."""
 
     def __init__(self, automaton: Automaton) -> None:
-        self._of_side = {id(side): [self._computed(c, c.expr) for c in side.cross] for side in automaton.sides()}
+        self._of_side = {id(side): [self._compile(c, c.expr) for c in side.cross] for side in automaton.sides()}
         #: of each stage, how to compute both sides of a condition `this record == earlier ones`, where it has one
         self.equal = [None if automaton.strict else self._equality(stage) for stage in automaton.stages]
         self.faults: list[str] = []  #: why the record could not be compared with what attempts took
 
-    def hold(self, side: Accept | Absence, taken: Bindings, record: Record) -> bool:
+    def hold(self, side: Accept | Absence, bindings: Bindings, record: Record) -> bool:
         """Say whether a record suits a side, beside what an attempt has taken."""
-        return all(holds((taken, record)) for holds in self._of_side[id(side)])
+        return all(holds((bindings, record)) for holds in self._of_side[id(side)])
 
-    def _computed(self, condition: Condition, expr: Expr) -> Compute:
+    def _compile(self, condition: Condition, expr: Expr) -> Compute:
         """Return how to compute a condition, or a part of it; without an answer it is missing, and a fault."""
         if isinstance(expr, Column):
             return reader(condition.reads[expr.name])
-        compute = compiled_single(expr, condition.schema)
+        compute = compile_single(expr, condition.schema)
         readers = [(column, reader(condition.reads[column])) for column in expr.columns()]
 
         def run(moment: tuple[Bindings, Record]) -> Any:
@@ -50,9 +50,9 @@ class Conditions:
         if not isinstance(stage, Accept) or stage.counted:
             return None
         for condition in stage.cross:
-            for sign, mine, other in condition.comparisons():
+            for sign, value, other in condition.comparisons():
                 if sign == "eq":
-                    return self._computed(condition, mine), self._computed(condition, other)
+                    return self._compile(condition, value), self._compile(condition, other)
         return None
 
 

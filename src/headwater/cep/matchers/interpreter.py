@@ -28,19 +28,21 @@ _ATTEMPT_BYTES, _RECORD_BYTES = 700, 400  #: of CPython's objects and dictionari
 class Interpreter:
     """All attempts of all keys; at most `cap` that have taken something, the oldest of which goes first."""
 
-    def __init__(self, automaton: Automaton, wanted: tuple[s.Attribute, ...], cap: int) -> None:
+    def __init__(self, automaton: Automaton, attributes: tuple[s.Attribute, ...], cap: int) -> None:
         a = self._a = automaton
         self._cap = cap
         self._tests = [(side, own_mask(a, side)) for side in a.sides()]
         self._conditions = Conditions(a)
         self._tokens = Tokens(a, self._conditions)
-        streams = [a.event_of(attribute.ref or "").stream for attribute in wanted]
-        self._wanted = [(label(w), reader(w), a.schemas[of][w.name]) for w, of in zip(wanted, streams, strict=True)]
-        read = {(of, w.name) for w, of in zip(wanted, streams, strict=True)}
+        streams = [a.event_of(attribute.ref or "").stream for attribute in attributes]
+        self._outputs = [
+            (label(w), reader(w), a.schemas[of][w.name]) for w, of in zip(attributes, streams, strict=True)
+        ]
+        columns = {(of, w.name) for w, of in zip(attributes, streams, strict=True)}
         for side in a.sides():
             for attribute in (attribute for condition in side.cross for attribute in condition.reads.values()):
-                read.add((a.event_of(attribute.ref).stream if attribute.ref else side.stream, attribute.name))
-        self._needed = [sorted(name for stream, name in read if stream == of) for of in range(len(a.streams))]
+                columns.add((a.event_of(attribute.ref).stream if attribute.ref else side.stream, attribute.name))
+        self._columns = [sorted(name for stream, name in columns if stream == of) for of in range(len(a.streams))]
         self._every_record_counts = a.strict or any(isinstance(side, Absence) for side in a.sides())
         self._begins_with_wait = _wait_us(a.stages[0]) is not None
         self._opening = next((scope for scope in a.scopes if scope[0] == 0), None)
@@ -71,10 +73,10 @@ class Interpreter:
 
     def holding(self) -> Array:
         """Return which keys hold anything: alone, an attempt that waits for its first record is as good as none."""
-        held = np.zeros(self._slots, np.bool_)
-        held[[t.key for t in self._tokens if self._begins_with_wait or t.first is not None]] = True
-        held[list(self._done)] = True
-        return held
+        mask = np.zeros(self._slots, np.bool_)
+        mask[[t.key for t in self._tokens if self._begins_with_wait or t.first is not None]] = True
+        mask[list(self._done)] = True
+        return mask
 
     def reserve(self, slots: int) -> None:
         """Learn how many keys there are; tokens find their room."""
@@ -86,15 +88,15 @@ class Interpreter:
         records: list[tuple[int, Record]] = [(0, {})] * chunk.length
         for part in chunk.parts:
             places = range(chunk.length) if part.places is None else part.places.tolist()
-            needed = {name: part.batch.columns[name] for name in self._needed[part.stream]}
-            rows = part.batch.of_columns(needed).rows() if needed else [{}] * part.batch.length
+            columns = {name: part.batch.columns[name] for name in self._columns[part.stream]}
+            rows = part.batch.of_columns(columns).rows() if columns else [{}] * part.batch.length
             for place, record in zip(places, rows, strict=True):
                 records[place] = (part.stream, record)
         times, keys, stamps = chunk.times.tolist(), chunk.slots.tolist(), chunk.stamps.tolist()
         for i, (stream, record) in enumerate(records):
-            shown = ShownRecord({side for side, mask in masks if mask[i]}, record, times[i])
-            if self._every_record_counts or shown.sides:
-                self._offer(keys[i], shown, tuple(stamps[i]))
+            event = ShownRecord({side for side, mask in masks if mask[i]}, record, times[i])
+            if self._every_record_counts or event.sides:
+                self._offer(keys[i], event, tuple(stamps[i]))
                 if self._conditions.faults:
                     self._unfit.append((stream, record, stamps[i], self._conditions.faults[0]))
                     self._conditions.faults.clear()
@@ -112,7 +114,7 @@ class Interpreter:
         matches, self._matches = self._matches, []
         if not matches:
             return []
-        columns = {name: column_of([read((m, {})) for m, _, _ in matches], kind) for name, read, kind in self._wanted}
+        columns = {name: column_of([read((m, {})) for m, _, _ in matches], kind) for name, read, kind in self._outputs}
         return [Batch(columns, len(matches), np.array([stamp for _, stamp, _ in matches], np.int64).reshape(-1, 2))]
 
     def unfit(self, step: str) -> Batch | None:
@@ -127,15 +129,15 @@ class Interpreter:
     def save(self, slots: Array) -> dict[str, Any]:
         """Return the attempts of these keys as plain values; their key counts along `slots`."""
         place = {slot: i for i, slot in enumerate(slots.tolist())}
-        chosen = [token for token in self._tokens if token.key in place]
-        tokens = [[getattr(t, name) if name != "key" else place[t.key] for name in Token.__slots__] for t in chosen]
+        attempts = [token for token in self._tokens if token.key in place]
+        tokens = [[getattr(t, name) if name != "key" else place[t.key] for name in Token.__slots__] for t in attempts]
         done = sorted(place[slot] for slot in self._done if slot in place)
         return {"tokens": tokens, "done": done}
 
-    def load(self, saved: dict[str, Any], slots: Array) -> None:
+    def load(self, state: dict[str, Any], slots: Array) -> None:
         """Add saved attempts; `slots` are the keys that theirs have here."""
         base = self._tokens.seq
-        for row in saved["tokens"]:
+        for row in state["tokens"]:
             fields = dict(zip(Token.__slots__, row, strict=True))
             token = Token(base + fields["seq"], int(slots[fields["key"]]), fields["pos"], fields["taken"], None)
             for name in ("scope", "count", "passed", "deadline", "waits"):
@@ -146,31 +148,31 @@ class Interpreter:
             if token.deadline != NEVER:
                 self._tokens.expect(token, token.deadline)
             self._tokens.wait(token)
-        self._done |= {int(slots[key]) for key in saved["done"]}
+        self._done |= {int(slots[key]) for key in state["done"]}
 
     # -- what happens -------------------------------------------------------------------------------------------------
 
-    def _offer(self, key: int, shown: ShownRecord, stamp: tuple[int, int]) -> None:
+    def _offer(self, key: int, event: ShownRecord, stamp: tuple[int, int]) -> None:
         """Show a record to the attempts of its key."""
-        self._pass_time(key, shown.time, NEVER)
+        self._pass_time(key, event.time, NEVER)
         self._stamp = stamp
-        self._restart(key, shown.time)
+        self._restart(key, event.time)
         if self._a.strict:
-            self._rearm(key, shown.time)
-            self._show_in_turn(self._tokens.candidates(key, shown), shown)
-            self._rearm(key, shown.time)
+            self._rearm(key, event.time)
+            self._show_in_turn(self._tokens.candidates(key, event), event)
+            self._rearm(key, event.time)
             # the record that broke a sequence may begin the next attempt
             reborn, self._reborn = self._reborn, []
-            self._show_in_turn(reborn, shown)
-            self._rearm(key, shown.time)
+            self._show_in_turn(reborn, event)
+            self._rearm(key, event.time)
         else:
-            for token in self._tokens.candidates(key, shown):
+            for token in self._tokens.candidates(key, event):
                 if token in self._tokens:
-                    self._show(token, shown)
+                    self._show(token, event)
         while self.live > self._cap:
             self.evicted += 1
-            self._die(next(iter(self._tokens.started.values())), shown.time, again=False)
-        self._restart(key, shown.time)
+            self._die(next(iter(self._tokens.started.values())), event.time, again=False)
+        self._restart(key, event.time)
         self._reborn = []
 
     def _pass_time(self, key: int, time: int, last: int) -> None:
@@ -183,47 +185,47 @@ class Interpreter:
 
     # -- one attempt --------------------------------------------------------------------------------------------------
 
-    def _show(self, token: Token, shown: ShownRecord) -> None:
+    def _show(self, token: Token, event: ShownRecord) -> None:
         """Show a record to an attempt: what follows an optional or satisfied count has precedence."""
-        if not any(self._try(token, pos, shown) for pos in self._tokens.stages_after(token)):
-            self._try(token, token.pos, shown)
+        if not any(self._try(token, pos, event) for pos in self._tokens.stages_after(token)):
+            self._try(token, token.pos, event)
 
-    def _show_in_turn(self, tokens: list[Token], shown: ShownRecord) -> None:
+    def _show_in_turn(self, tokens: list[Token], event: ShownRecord) -> None:
         """Show a record to attempts at a sequence, at their last stages first; who does not take it is over."""
         for token in tokens:
             self._tokens.leave_places(token)
-        left = {token.seq: token for token in tokens}
+        remaining = {token.seq: token for token in tokens}
         left_out = False
         for pos in range(len(self._a.stages) - 1, -1, -1):
-            for token in [token for token in left.values() if pos in token.waits]:
+            for token in [token for token in remaining.values() if pos in token.waits]:
                 new, last = token.first is None, pos == min(token.waits)
-                taken = self._show_at(token, pos, shown, last=last)
+                taken = self._show_at(token, pos, event, last=last)
                 if taken or last:
-                    del left[token.seq]
+                    del remaining[token.seq]
                 left_out |= taken and new and pos > 0
         if left_out and self._starts_at_each:
             # an attempt began beyond the first place, where the record may begin another
-            self._show_at(self._arm(tokens[0].key, 0, {}, None, shown.time), 0, shown, last=True)
+            self._show_at(self._arm(tokens[0].key, 0, {}, None, event.time), 0, event, last=True)
 
-    def _show_at(self, token: Token, pos: int, shown: ShownRecord, *, last: bool) -> bool:
+    def _show_at(self, token: Token, pos: int, event: ShownRecord, *, last: bool) -> bool:
         """Show a record to an attempt at one of the stages where it waits, perhaps the last; say whether it was taken."""
-        taken = self._try(token, pos, shown)
+        taken = self._try(token, pos, event)
         if taken:
             if token in self._tokens and not token.waits:
-                self._die(token, shown.time, again=False)  # others wait wherever it would
+                self._die(token, event.time, again=False)  # others wait wherever it would
         elif last and token.first is not None:
-            self._die(token, shown.time, again=True)
+            self._die(token, event.time, again=True)
         elif last:
             self._tokens.leave(token)
             self._tokens.stay(token)
             if not token.waits:
-                self._die(token, shown.time, again=False)
+                self._die(token, event.time, again=False)
         return taken
 
-    def _try(self, token: Token, pos: int, shown: ShownRecord) -> bool:
+    def _try(self, token: Token, pos: int, event: ShownRecord) -> bool:
         stage = self._a.stages[pos]
         for n, side in enumerate(sides(stage), 1):
-            if id(side) not in shown.sides or not self._conditions.hold(side, token.taken, shown.record):
+            if id(side) not in event.sides or not self._conditions.hold(side, token.taken, event.record):
                 continue
             if isinstance(side, Absence):
                 if token.pos != pos or token.passed:
@@ -231,23 +233,23 @@ class Interpreter:
                 if isinstance(stage, Pair) and stage.op == "or":
                     token.deadline = NEVER  # the other side may still come
                 else:
-                    self._die(token, shown.time, again=True)
+                    self._die(token, event.time, again=True)
                 return True
             fits = token.count & n == 0 if isinstance(stage, Pair) else side.most is None or token.count < side.most
             if token.pos != pos or fits:
-                self._take(token, pos, side, shown, n)
+                self._take(token, pos, side, event, n)
                 return True
         return False
 
-    def _take(self, token: Token, pos: int, side: Accept, shown: ShownRecord, n: int) -> None:
+    def _take(self, token: Token, pos: int, side: Accept, event: ShownRecord, n: int) -> None:
         self._tokens.leave(token)
         if token.first is None:
-            self._tokens.begin(token, shown.time)
+            self._tokens.begin(token, event.time)
         anew: list[int] = []
         while token.pos < pos:
             anew += self._pass(token)
-            self._enter(token, token.pos + 1, shown.time)
-        token.taken = {**token.taken, side.ref: [*token.taken.get(side.ref, ()), shown.record]}
+            self._enter(token, token.pos + 1, event.time)
+        token.taken = {**token.taken, side.ref: [*token.taken.get(side.ref, ()), event.record]}
         stage = self._a.stages[pos]
         if isinstance(stage, Pair):
             token.count |= n
@@ -266,11 +268,11 @@ class Interpreter:
                     anew += self._pass(token)
                 full = False  # it waits for what follows, and takes more meanwhile
         if full:
-            self._move_on(token, shown.time)
+            self._move_on(token, event.time)
         else:
             self._tokens.stay(token)
         for scope in anew:
-            self._start_scope(token, scope, shown.time)
+            self._start_scope(token, scope, event.time)
 
     def _move_on(self, token: Token, time: int) -> None:
         """Leave a stage that is complete for the next one, or be done: optional places at the end stay empty."""
@@ -333,14 +335,14 @@ class Interpreter:
     def _start_scope(self, token: Token, scope: int, time: int) -> Token:
         first, _ = self._a.scopes[scope]
         before = {side.ref for stage in self._a.stages[:first] for side in sides(stage) if isinstance(side, Accept)}
-        taken = {ref: records for ref, records in token.taken.items() if ref in before}
-        new = self._arm(token.key, first, taken, token.first if first else None, time)
+        bindings = {ref: records for ref, records in token.taken.items() if ref in before}
+        new = self._arm(token.key, first, bindings, token.first if first else None, time)
         if self._a.strict and not new.waits:
             self._tokens.drop(new)  # another waits there
         return new
 
-    def _arm(self, key: int, pos: int, taken: Bindings, first: int | None, time: int) -> Token:
-        token = self._tokens.new(key, pos, taken)
+    def _arm(self, key: int, pos: int, bindings: Bindings, first: int | None, time: int) -> Token:
+        token = self._tokens.new(key, pos, bindings)
         self._tokens.add(token, first)
         self._enter(token, pos, time)
         self._tokens.stay(token)

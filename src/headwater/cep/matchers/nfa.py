@@ -10,7 +10,7 @@ import numpy as np
 from headwater.cep import syntax as s
 from headwater.cep.automaton import Absence, Accept, Automaton, Pair, Stage, first_places, sides
 from headwater.cep.kernels import nfa as k
-from headwater.cep.kernels import records as shown
+from headwater.cep.kernels import records
 from headwater.cep.kernels import waiting as w
 from headwater.cep.matchers.comparison import Comparisons, compare
 from headwater.cep.matchers.compiled import PooledMatcher
@@ -37,14 +37,14 @@ class Layout:
     width: int
 
     @classmethod
-    def of(cls, automaton: Automaton, wanted: tuple[s.Attribute, ...]) -> Layout | None:
+    def of(cls, automaton: Automaton, attributes: tuple[s.Attribute, ...]) -> Layout | None:
         """Return places for all that is wanted or compared, or None when that is too much."""
-        read = [*wanted, *(a for side in automaton.sides() for c in side.cross for a in c.earlier())]
+        reads = [*attributes, *(a for side in automaton.sides() for c in side.cross for a in c.earlier())]
         firsts: dict[str, tuple[int, int]] = {}
         lasts: dict[str, tuple[int, int]] = {}
         width = 0
         for take in automaton.accepts():
-            of_it = [a.index or s.Index(True) for a in read if a.ref == take.ref]
+            of_it = [a.index or s.Index(True) for a in reads if a.ref == take.ref]
             for back, places in ((False, firsts), (True, lasts)):
                 count = max((index.offset + 1 for index in of_it if index.back is back), default=0)
                 places[take.ref] = (width, count)
@@ -81,9 +81,9 @@ def _minds_missing(expr: Expr) -> bool:
     return False
 
 
-def _plan(automaton: Automaton, tables: Comparisons, kept: Layout, cap: int) -> k.Plan:
+def _plan(automaton: Automaton, tables: Comparisons, layout: Layout, cap: int) -> k.Plan:
     stages = np.zeros((len(automaton.stages), k.STAGE_FIELDS), np.int64)
-    known = np.zeros((len(automaton.sides()) + 1, k.SIDE_FIELDS), np.int64)
+    side_rows = np.zeros((len(automaton.sides()) + 1, k.SIDE_FIELDS), np.int64)
     places = first_places(automaton.stages)
     n = 0
     for i, stage in enumerate(automaton.stages):
@@ -95,15 +95,15 @@ def _plan(automaton: Automaton, tables: Comparisons, kept: Layout, cap: int) -> 
         stages[i] = (_kind(stage), n, len(parts), least, upper, waits[0] if waits else k.NONE, last, places[i])
         for bit, side in enumerate(parts, 1):
             ref = side.ref if isinstance(side, Accept) else ""
-            known[n] = (
-                isinstance(side, Absence), bit, *kept.firsts.get(ref, (0, 0)), *kept.lasts.get(ref, (0, 0)),
+            side_rows[n] = (
+                isinstance(side, Absence), bit, *layout.firsts.get(ref, (0, 0)), *layout.lasts.get(ref, (0, 0)),
                 tables.bounds[n], tables.bounds[n + 1], *_index(tables.index[n]),
             )  # fmt: skip
             n += 1
     within = k.NONE if automaton.within_us is None else automaton.within_us
     until = automaton.scopes[0][1] if automaton.scopes else k.NONE
     rules = np.array([automaton.strict, until, within, cap, _links(automaton), places[-1]], np.int64)
-    return k.Plan(stages, known, tables.conditions, rules)
+    return k.Plan(stages, side_rows, tables.conditions, rules)
 
 
 def _kind(stage: Stage) -> int:
@@ -137,9 +137,9 @@ def _links(automaton: Automaton) -> int:
 
 
 def _keys(count: int) -> Array:
-    found = np.zeros((count, k.KEY_FIELDS), np.int64)
-    found[:, [k.OLDEST_OF_KEY, k.YOUNGEST_OF_KEY]] = -1
-    return found
+    keys = np.zeros((count, k.KEY_FIELDS), np.int64)
+    keys[:, [k.OLDEST_OF_KEY, k.YOUNGEST_OF_KEY]] = -1
+    return keys
 
 
 def _longer(array: Array, room: int) -> Array:
@@ -152,10 +152,10 @@ class NfaMatcher(PooledMatcher):
     _columns = (k.POS, k.KEY, k.BORN)
 
     def __init__(
-        self, automaton: Automaton, tables: Comparisons, layout: Layout, wanted: tuple[s.Attribute, ...], cap: int
+        self, automaton: Automaton, tables: Comparisons, layout: Layout, attributes: tuple[s.Attribute, ...], cap: int
     ) -> None:
         self._layout = layout
-        super().__init__(automaton, tables, wanted)
+        super().__init__(automaton, tables, attributes)
         self._plan = _plan(automaton, tables, layout, cap)
         self._begins_with_wait = bool(self._plan.stages[0, k.WAIT] >= 0)
         self._meta = np.zeros(k.META, np.int64)
@@ -179,7 +179,7 @@ class NfaMatcher(PooledMatcher):
         self._roots = np.full(self._roots_for(len(self._keys)), -1, np.int64)
         self._in_place = np.full(self._places_for(len(self._keys)), -1, np.int64)
         self._queues = np.full((len(self._keys) * len(self._plan.stages), 2), -1, np.int64)
-        self._found = np.empty(2 * len(self._links), np.int64)
+        self._candidates = np.empty(2 * len(self._links), np.int64)
         self._keys[:, k.ATTEMPTS] = 0
         self._keys[:, [k.OLDEST_OF_KEY, k.YOUNGEST_OF_KEY]] = -1
         self._meta[[k.OLDEST, k.YOUNGEST]] = -1
@@ -208,7 +208,7 @@ class NfaMatcher(PooledMatcher):
         """Bytes of all that is kept, room to grow included."""
         arrays = (
             self._pool, self._rows, self._links, self._heads, self._tails, self._roots, self._in_place, self._keys,
-            self._queues, self._found,
+            self._queues, self._candidates,
         )  # fmt: skip
         return int(sum(array.nbytes for array in arrays)) + self.store.nbytes
 
@@ -217,9 +217,9 @@ class NfaMatcher(PooledMatcher):
         lasting = self._pool[:, k.POS] >= 0
         if not self._begins_with_wait:
             lasting &= self._pool[:, k.FIRST] != k.NOTHING_YET
-        held = self._keys[:, k.DONE] > 0
-        held[self._pool[lasting, k.KEY]] = True
-        return held
+        mask = self._keys[:, k.DONE] > 0
+        mask[self._pool[lasting, k.KEY]] = True
+        return mask
 
     def reserve(self, slots: int) -> None:
         """Make room for this many keys."""
@@ -241,37 +241,37 @@ class NfaMatcher(PooledMatcher):
             useful: Array = np.asarray(passes.any(axis=0))
             if not useful.all():
                 chunk, passes = chunk.keep(useful), np.ascontiguousarray(passes[:, useful])
-        found: list[Batch] = []
+        matches: list[Batch] = []
         if chunk.length:
             self._tidy()
             base, at = self.keep(chunk), 0
             room = chunk.length + 64
             while at < chunk.length:
                 state = self._state(room)
-                at = shown.match(  # type: ignore[no-untyped-call]
+                at = records.match(  # type: ignore[no-untyped-call]
                     at, chunk.length, base, chunk.times, chunk.slots, chunk.stamps, passes, self._plan, state
                 )
-                found += self._matched(state)
+                matches += self._matches_of(state)
                 room = self._more_room(room)
-        return found
+        return matches
 
     def advance(self, time: int) -> list[Batch]:
         """Let time pass for all keys: what is absent was waited for, what is old is given up; matches in order of time."""
         if not self._timed:
             return []
-        found: list[Batch] = []
+        matches: list[Batch] = []
         moments: list[Array] = []
         done, room = False, 256
         last = self._meta[k.SEQ] if time >= k.NEVER - 1 else k.NEVER  # at the end of time nothing starts anew
         while not done:
             state = self._state(room)
-            done = bool(shown.pass_time_for_all(time, last, self._plan, state))  # type: ignore[no-untyped-call]
-            found += self._matched(state)
+            done = bool(records.pass_time_for_all(time, last, self._plan, state))  # type: ignore[no-untyped-call]
+            matches += self._matches_of(state)
             moments.append(state.moments[: int(self._meta[k.MATCHES])])
             room = room if done else self._more_room(room)
-        if not found:
+        if not matches:
             return []
-        return [concat_batches(found).take(np.argsort(np.concatenate(moments), kind="stable"))]
+        return [concat_batches(matches).take(np.argsort(np.concatenate(moments), kind="stable"))]
 
     def _state(self, room: int) -> k.State:
         out, stamps = np.empty((room, self._layout.width), np.int64), np.empty((room, 2), np.int64)
@@ -279,10 +279,10 @@ class NfaMatcher(PooledMatcher):
         self._meta[k.MATCHES] = 0
         return k.State(
             self._pool, self._rows, self._links, self._heads, self._tails, self._roots, self._in_place, self._queues,
-            self._keys, self._meta, self._found, self.store.values, out, stamps, moments,
+            self._keys, self._meta, self._candidates, self.store.values, out, stamps, moments,
         )  # fmt: skip
 
-    def _matched(self, state: k.State) -> list[Batch]:
+    def _matches_of(self, state: k.State) -> list[Batch]:
         n = int(self._meta[k.MATCHES])
         return [self.results(state.out[:n], state.stamps[:n])] if n else []
 
@@ -300,33 +300,33 @@ class NfaMatcher(PooledMatcher):
 
     def save(self, slots: Array) -> dict[str, Any]:
         """Return the attempts of these keys as plain arrays; `slot` counts along `slots`."""
-        live, saved = self._saved(slots, len(self._keys))
+        live, state = self._save_attempts(slots, len(self._keys))
         clock, stamp = int(self._meta[k.CLOCK]), self._meta[[k.CREATED, k.ENTERED]]
-        return {**self._fields(live), **saved, "done": self._keys[slots, k.DONE], "clock": clock, "stamp": stamp}
+        return {**self._fields(live), **state, "done": self._keys[slots, k.DONE], "clock": clock, "stamp": stamp}
 
     def _fields(self, attempts: Array) -> dict[str, Array]:
         by_age = np.zeros(len(self._pool), np.int64)
-        shown.number_by_age(self._pool, self._meta, by_age)  # type: ignore[no-untyped-call]
+        records.number_by_age(self._pool, self._meta, by_age)  # type: ignore[no-untyped-call]
         fields = {name: self._pool[attempts, field] for name, field in _SAVED.items()}
         return {**fields, "slot": self._pool[attempts, k.KEY], "begun": by_age[attempts]}
 
-    def load(self, saved: dict[str, Any], slots: Array) -> None:
+    def load(self, state: dict[str, Any], slots: Array) -> None:
         """Add saved attempts; `slots` are the keys that theirs have here."""
         if not len(slots):
             return
         self.reserve(int(slots.max()) + 1)
-        own = self.save(np.arange(len(self._keys)))
-        self._keys[slots, k.DONE] = saved["done"]
+        current = self.save(np.arange(len(self._keys)))
+        self._keys[slots, k.DONE] = state["done"]
         base = int(self._meta[k.SEQ])
-        later = {"slot": slots[saved["slot"]], "came": saved["came"] + base, "born": saved["born"] + base}
-        if saved["clock"] >= self._meta[k.CLOCK]:
-            self._meta[k.CLOCK], self._meta[[k.CREATED, k.ENTERED]] = saved["clock"], saved["stamp"]
-        self._meta[k.SEQ] = base + max(saved["came"].max(initial=0), saved["born"].max(initial=0))
-        self._rebuild([own, {**saved, **later}], len(self._pool))
+        later = {"slot": slots[state["slot"]], "came": state["came"] + base, "born": state["born"] + base}
+        if state["clock"] >= self._meta[k.CLOCK]:
+            self._meta[k.CLOCK], self._meta[[k.CREATED, k.ENTERED]] = state["clock"], state["stamp"]
+        self._meta[k.SEQ] = base + max(state["came"].max(initial=0), state["born"].max(initial=0))
+        self._rebuild([current, {**state, **later}], len(self._pool))
 
     def _rebuild(self, states: list[dict[str, Any]], room: int) -> None:
         """Start with the attempts of these states, and a new store."""
-        rows, fields = self._joined(states, ("slot", "begun", *_SAVED))
+        rows, fields = self._merge_states(states, ("slot", "begun", *_SAVED))
         self._plant(fields, rows, room)
 
     def _plant(self, attempts: dict[str, Array], rows: Array, room: int) -> None:
@@ -342,4 +342,4 @@ class NfaMatcher(PooledMatcher):
         by_age = begun[np.lexsort((attempts["begun"][begun], attempts["first"][begun]))]
         by_deadline = np.lexsort((attempts["came"], attempts["deadline"]))
         waiting = by_deadline[attempts["deadline"][by_deadline] != k.NEVER]
-        shown.plant(np.argsort(attempts["came"]), by_age, waiting, self._plan, self._state(0))  # type: ignore[no-untyped-call]
+        records.plant(np.argsort(attempts["came"]), by_age, waiting, self._plan, self._state(0))  # type: ignore[no-untyped-call]

@@ -28,13 +28,13 @@ class PatternMatcher(PooledMatcher):
         self,
         automaton: Automaton,
         tables: Comparisons,
-        wanted: tuple[s.Attribute, ...],
+        attributes: tuple[s.Attribute, ...],
         cap: int,
         *,
         by_key: bool = False,
     ) -> None:
         """`by_key` when each key has a time of its own; then the time of a record says nothing of other keys."""
-        super().__init__(automaton, tables, wanted)
+        super().__init__(automaton, tables, attributes)
         self._cap, self._by_key = cap, by_key
         self._stages = len(self._sides)
         self._armed = np.zeros(16, np.int64)
@@ -53,7 +53,7 @@ class PatternMatcher(PooledMatcher):
         self._heads, self._tails = (np.full(2 * room, -1, np.int64) for _ in range(2))
         self._roots = np.full(len(self._armed) * self._stages, -1, np.int64)
         self._marks = np.full((len(self._roots), 2), w.NULL, np.int64)
-        self._found = np.empty(room, np.int64)
+        self._candidates = np.empty(room, np.int64)
 
     @property
     def live(self) -> int:
@@ -68,14 +68,23 @@ class PatternMatcher(PooledMatcher):
     @property
     def nbytes(self) -> int:
         """Bytes of all that is kept, room to grow included."""
-        arrays = (self._pool, self._rows, self._heads, self._tails, self._roots, self._marks, self._found, self._armed)
+        arrays = (
+            self._pool,
+            self._rows,
+            self._heads,
+            self._tails,
+            self._roots,
+            self._marks,
+            self._candidates,
+            self._armed,
+        )
         return int(sum(array.nbytes for array in arrays)) + self.store.nbytes
 
     def holding(self) -> Array:
         """Return which keys hold anything: a partial match, or the memory of a match."""
-        held = np.zeros(len(self._armed), np.bool_) if self.every else self._armed == 2
-        held[self._pool[self._pool[:, w.STATE] >= 0, w.SLOT]] = True
-        return held
+        mask = np.zeros(len(self._armed), np.bool_) if self.every else self._armed == 2
+        mask[self._pool[self._pool[:, w.STATE] >= 0, w.SLOT]] = True
+        return mask
 
     def reserve(self, slots: int) -> None:
         """Make room for this many keys."""
@@ -107,7 +116,7 @@ class PatternMatcher(PooledMatcher):
             at, n = k.match(  # type: ignore[no-untyped-call]
                 at, chunk.length, base, self.store.values, chunk.times, chunk.slots, passes, t.conditions, t.bounds, t.index,
                 self.every, self.within, for_all, self._cap, self._pool, self._rows, self._heads, self._tails, self._roots,
-                self._armed, self._begun, self._meta, self._marks, self._found, out,
+                self._armed, self._begun, self._meta, self._marks, self._candidates, out,
             )  # fmt: skip
             if n:
                 results.append(self.results(out[:n]))
@@ -134,14 +143,14 @@ class PatternMatcher(PooledMatcher):
         pool[old : room - 1, w.NEXT] = np.arange(old + 1, room)
         self._pool, self._meta[k.FREE] = pool, old
         self._rows = np.concatenate([self._rows, np.full((room - old, self._stages), -1, np.int64)])
-        self._found = np.empty(room, np.int64)
+        self._candidates = np.empty(room, np.int64)
         buckets = 1 << (2 * room - 1).bit_length()
         self._heads, self._tails = (np.full(buckets, -1, np.int64) for _ in range(2))
         order = np.flatnonzero(pool[:, w.STATE] >= 0)
         order = order[np.argsort(pool[order, w.CAME])]
         k.rehang(order, self._tables.index, self._pool, self._heads, self._tails)  # type: ignore[no-untyped-call]
 
-    def _taken(self, attempts: Array) -> Array:
+    def _record_rows(self, attempts: Array) -> Array:
         return np.where(np.arange(self._stages) < self._pool[attempts, w.STATE][:, None], self._rows[attempts], -1)
 
     def _start_over(self) -> None:
@@ -151,34 +160,34 @@ class PatternMatcher(PooledMatcher):
 
     def save(self, slots: Array) -> dict[str, Any]:
         """Return the partial matches of these keys as plain arrays; `slot` counts along `slots`."""
-        live, saved = self._saved(slots, len(self._armed))
+        live, state = self._save_attempts(slots, len(self._armed))
         fields = {"stage": w.STATE, "first": k.FIRST, "came": w.CAME}
-        return {**saved, **{name: self._pool[live, at] for name, at in fields.items()}, "armed": self._armed[slots]}
+        return {**state, **{name: self._pool[live, at] for name, at in fields.items()}, "armed": self._armed[slots]}
 
-    def load(self, saved: dict[str, Any], slots: Array) -> None:
+    def load(self, state: dict[str, Any], slots: Array) -> None:
         """Add saved partial matches; `slots` are the keys that theirs have here."""
         if not len(slots):
             return
         self.reserve(int(slots.max()) + 1)
-        own = self.save(np.arange(len(self._armed)))
+        current = self.save(np.arange(len(self._armed)))
         armed = self._armed.copy()
-        armed[slots] = saved["armed"]
-        later = {"slot": slots[saved["slot"]], "came": saved["came"] + int(self._meta[k.ARRIVALS])}
-        self._rebuild([own, {**saved, **later}])
+        armed[slots] = state["armed"]
+        later = {"slot": slots[state["slot"]], "came": state["came"] + int(self._meta[k.ARRIVALS])}
+        self._rebuild([current, {**state, **later}])
         self._armed = armed
 
     def _rebuild(self, states: list[dict[str, Any]]) -> None:
         """Start with these partial matches, the one that began first being the oldest."""
-        taken, fields = self._joined(states, ("stage", "slot", "first", "came"))
+        rows, fields = self._merge_states(states, ("stage", "slot", "first", "came"))
         order = np.argsort(fields["first"], kind="stable")
-        taken, fields = taken[order], {name: array[order] for name, array in fields.items()}
+        rows, fields = rows[order], {name: array[order] for name, array in fields.items()}
         self._empty(max(_ROOM, 1 << (len(order) - 1).bit_length() if len(order) else 0))
         by_arrival = np.argsort(fields["came"], kind="stable")
-        came = np.empty_like(by_arrival)
-        came[by_arrival] = np.arange(len(by_arrival))
+        ranks = np.empty_like(by_arrival)
+        ranks[by_arrival] = np.arange(len(by_arrival))
         t = self._tables
         k.plant(  # type: ignore[no-untyped-call]
-            fields["slot"], fields["first"], fields["stage"], came, taken, self.store.values, t.conditions, t.index,
+            fields["slot"], fields["first"], fields["stage"], ranks, rows, self.store.values, t.conditions, t.index,
             self._pool, self._rows, self._roots, self._begun, self._meta,
         )  # fmt: skip
         self._meta[k.ARRIVALS] = len(by_arrival)

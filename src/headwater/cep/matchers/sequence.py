@@ -21,8 +21,8 @@ class SequenceMatcher(CompiledMatcher):
 
     evicted = 0
 
-    def __init__(self, automaton: Automaton, tables: Comparisons, wanted: tuple[s.Attribute, ...]) -> None:
-        super().__init__(automaton, tables, wanted)
+    def __init__(self, automaton: Automaton, tables: Comparisons, attributes: tuple[s.Attribute, ...]) -> None:
+        super().__init__(automaton, tables, attributes)
         self._stages = len(self._sides)
         self._rows = np.full((0, self._stages, self._stages), -1, np.int64)
         self._first = np.zeros((0, self._stages), np.int64)
@@ -45,8 +45,8 @@ class SequenceMatcher(CompiledMatcher):
         if self.within >= 0:
             waiting &= self._first >= self._clock - self.within
         done = np.zeros(len(self._armed), np.bool_) if self.every else self._armed == 2
-        held: Array = waiting.any(axis=1) | done
-        return held
+        mask: Array = waiting.any(axis=1) | done
+        return mask
 
     def reserve(self, slots: int) -> None:
         """Make room for this many keys."""
@@ -87,13 +87,13 @@ class SequenceMatcher(CompiledMatcher):
         waiting = valid[:, :, :1] >= 0
         places = np.arange(self._stages)
         valid = np.where(waiting & (places[None, None, :] < places[None, :, None]), valid, -1)
-        records, taken = self.saved_records(valid)
-        return {"records": records, "taken": taken, "first": self._first[slots], "armed": self._armed[slots]}
+        records, rows = self.save_records(valid)
+        return {"records": records, "taken": rows, "first": self._first[slots], "armed": self._armed[slots]}
 
-    def load(self, saved: dict[str, Any], slots: Array) -> None:
+    def load(self, state: dict[str, Any], slots: Array) -> None:
         """Put saved attempts into these keys."""
         if len(slots):
             self.reserve(int(slots.max()) + 1)
-            self._rows[slots] = self.restore_records(saved["records"], saved["taken"])
-            self._first[slots] = saved["first"]
-            self._armed[slots] = saved["armed"]
+            self._rows[slots] = self.restore_records(state["records"], state["taken"])
+            self._first[slots] = state["first"]
+            self._armed[slots] = state["armed"]

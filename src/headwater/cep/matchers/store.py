@@ -26,18 +26,18 @@ class EventStore:
         self._valid: dict[str, Array] = {}  #: only for columns in which something was missing
         self._texts = KeyIndex("text")
 
-    def coded(self, column: Text) -> Array:
+    def codes_of(self, column: Text) -> Array:
         """Return the number of each text, the same for equal texts."""
-        found: Array = self._texts.slots([column])
-        return found
+        codes: Array = self._texts.slots([column])
+        return codes
 
     def append(self, columns: Mapping[str, Column], values: Array, stamps: Array) -> int:
         """Add records and return the row of the first."""
         base, stop = self.length, self.length + len(stamps)
         self._reserve(stop)
         for name, column in columns.items():
-            given, valid = parts(column)
-            self._columns[name][base:stop] = self.coded(given) if isinstance(given, Text) else given
+            data, valid = parts(column)
+            self._columns[name][base:stop] = self.codes_of(data) if isinstance(data, Text) else data
             if valid is not None or name in self._valid:
                 mask = self._valid.setdefault(name, np.ones(len(self._stamps), np.bool_))
                 mask[base:stop] = True if valid is None else valid
@@ -48,12 +48,12 @@ class EventStore:
 
     def column(self, name: str, rows: Array) -> Column:
         """Return a column of these rows; where a row is -1, there is no value."""
-        there = rows >= 0
-        valid = None if there.all() else there
+        is_valid = rows >= 0
+        valid = None if is_valid.all() else is_valid
         rows = rows if valid is None else np.maximum(rows, 0)
         if name in self._valid:
-            known = self._valid[name][rows]
-            valid = known if valid is None else valid & known
+            not_null = self._valid[name][rows]
+            valid = not_null if valid is None else valid & not_null
         values: Any = self._columns[name][rows]
         if self._kinds[name] == "text":
             if valid is not None:

@@ -17,8 +17,8 @@ class Token:
 
     __slots__ = ("came", "count", "deadline", "first", "key", "passed", "pos", "scope", "seq", "taken", "waits")
 
-    def __init__(self, seq: int, key: int, pos: int, taken: Bindings, first: int | None) -> None:
-        self.seq, self.key, self.pos, self.taken, self.first = seq, key, pos, taken, first
+    def __init__(self, seq: int, key: int, pos: int, bindings: Bindings, first: int | None) -> None:
+        self.seq, self.key, self.pos, self.taken, self.first = seq, key, pos, bindings, first
         self.scope = -1  #: the stretch it must get through before `every` starts anew, -1 for none
         self.count = 0  #: records taken at this stage; at a pair, 1 and 2 stand for the sides
         self.passed = False  #: whether an absence beside `and` has been waited out
@@ -69,10 +69,10 @@ class Tokens:
 
     # -- how they begin and end ---------------------------------------------------------------------------------------
 
-    def new(self, key: int, pos: int, taken: Bindings) -> Token:
+    def new(self, key: int, pos: int, bindings: Bindings) -> Token:
         """Return an attempt that is younger than all others."""
         self.seq += 1
-        return Token(self.seq, key, pos, taken, None)
+        return Token(self.seq, key, pos, bindings, None)
 
     def add(self, token: Token, first: int | None) -> None:
         """Add an attempt, with the time of the first record that it has taken."""
@@ -140,34 +140,34 @@ class Tokens:
         self.seq += 1
         token.came = self.seq
 
-    def candidates(self, key: int, shown: ShownRecord) -> list[Token]:
+    def candidates(self, key: int, event: ShownRecord) -> list[Token]:
         """Return the attempts of a key that a record may move, in the order in which they came to their stages."""
-        found: list[Token] = []
+        tokens: list[Token] = []
         for pos, equal in enumerate(self._equal):
             if equal is None:
-                found += self._waiting.get((key, pos), {}).values()
-            elif id(self._a.stages[pos]) in shown.sides:
-                found += self._waiting.get((key, pos, equal[0](({}, shown.record))), {}).values()
-        return sorted(found, key=lambda token: token.came)
+                tokens += self._waiting.get((key, pos), {}).values()
+            elif id(self._a.stages[pos]) in event.sides:
+                tokens += self._waiting.get((key, pos, equal[0](({}, event.record))), {}).values()
+        return sorted(tokens, key=lambda token: token.came)
 
     def stages_after(self, token: Token) -> list[int]:
         """Return the later stages that could take an attempt's next record."""
-        stages, found = self._a.stages, []
+        stages, positions = self._a.stages, []
         stage = stages[token.pos]
         if isinstance(stage, Accept) and token.count >= stage.least:
             for pos in range(token.pos + 1, len(stages)):
-                found.append(pos)
+                positions.append(pos)
                 if not optional(stages[pos]):
                     break
-        return found
+        return positions
 
     def stay(self, token: Token) -> None:
         """Let an attempt wait; at a sequence, at the stages that could take its next record and where nobody does yet."""
         if self._a.strict:
-            stage, found = self._a.stages[token.pos], self.stages_after(token)
+            stage, positions = self._a.stages[token.pos], self.stages_after(token)
             if not isinstance(stage, Accept) or stage.most is None or token.count < stage.most:
-                found.insert(0, token.pos)
-            token.waits = [pos for pos in found if self._place(token, pos) not in self._in_place]
+                positions.insert(0, token.pos)
+            token.waits = [pos for pos in positions if self._place(token, pos) not in self._in_place]
             if not token.waits:
                 return
         self.wait(token)

@@ -14,9 +14,9 @@ from headwater.cep.automaton import (
     Pair,
     column_type,
     events_of,
-    indexed,
     label,
     owner,
+    with_index,
 )
 from headwater.cep.diagnostics import error_at
 from headwater.cep.match import MatchPlan
@@ -41,7 +41,7 @@ class _Chaining:
         self._at = {event.stream: event.at for event in events_of(chain.links)}
         names, takes = self._automaton.streams, self._automaton.accepts()
         self._refs = {t.ref: (names[t.stream], t.counted) for t in takes if not t.ref.startswith("#")}
-        self._wanted: dict[str, tuple[s.Attribute, Type]] = {}
+        self._reads: dict[str, tuple[s.Attribute, Type]] = {}
 
     def add(self, name: str, cap: int) -> Stream:
         refuse_groups(self._text, self._query)
@@ -49,11 +49,11 @@ class _Chaining:
             self._all_events() if not self._query.select else []
         )
         if selection.aggregates:
-            found = next(item for item in self._query.select if isinstance(item.value, s.Function))
+            aggregate = next(item for item in self._query.select if isinstance(item.value, s.Function))
             raise error_at(
-                self._text, found.at, "an aggregate needs a window; let a second query read this one's result"
+                self._text, aggregate.at, "an aggregate needs a window; let a second query read this one's result"
             )
-        given = Schema(tuple((column, kind) for column, (_, kind) in self._wanted.items()))
+        schema = Schema(tuple((column, kind) for column, (_, kind) in self._reads.items()))
         names = self._automaton.streams
         streams = [self._planner.streams[stream] for stream in names]
         keys = self._planner.keys_of({stream: self._at[stream] for stream in names})
@@ -61,8 +61,8 @@ class _Chaining:
         time, delay_us = self._time(times, selection)
         plan = MatchPlan(
             self._automaton,
-            tuple(attribute for attribute, _ in self._wanted.values()),
-            selection.projection(given),
+            tuple(attribute for attribute, _ in self._reads.values()),
+            selection.projection(schema),
             times,
             keys,
             name,
@@ -77,7 +77,7 @@ class _Chaining:
         full = self._of_event(attribute)
         stream = self._refs[full.ref or ""][0]
         kind = column_type(self._text, full, stream, self._planner.streams[stream].schema)
-        self._wanted[label(full)] = (full, kind)
+        self._reads[label(full)] = (full, kind)
         return label(full), kind
 
     def _of_event(self, attribute: s.Attribute) -> s.Attribute:
@@ -90,15 +90,15 @@ class _Chaining:
                 attribute.at,
                 f"{ref!r} takes one record; leave the index out, or count it, such as <1:5>",
             )
-        return indexed(replace(attribute, ref=ref), refs)
+        return with_index(replace(attribute, ref=ref), refs)
 
     def _all_events(self) -> list[tuple[str, Expr, Type]]:
-        found: list[tuple[str, Expr, Type]] = []
+        columns: list[tuple[str, Expr, Type]] = []
         for ref, (stream, _) in self._refs.items():
             for column in self._planner.streams[stream].schema:
                 at, kind = self._resolve(s.Attribute(column, ref))
-                found.append((f"{ref}_{column}", Column(at), kind))
-        return found
+                columns.append((f"{ref}_{column}", Column(at), kind))
+        return columns
 
     def _time(self, times: tuple[str | None, ...], selection: Selection) -> tuple[str | None, int]:
         """Return the result's column with the last event's time, if it was selected, and how old that may be by then."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from headwater.cep import syntax as s
 from headwater.cep.automaton import column_type, owner
 from headwater.cep.diagnostics import error_at
-from headwater.cep.expressions import Translator, conjuncts, renamed
+from headwater.cep.expressions import Translator, conjuncts, rename_columns
 from headwater.cep.planning.selection import Selector, refuse_groups
 from headwater.cep.planning.window import extent
 from headwater.data.schema import NUMERIC, Schema, Type
@@ -38,7 +38,7 @@ class _JoinBuilder:
             )
         refuse_groups(self._text, self._query)
         streams = [
-            self._planner.filtered(f"{self._name} {which}", side)
+            self._planner.filter_source(f"{self._name} {which}", side)
             for which, side in zip(("left", "right"), self._sides, strict=True)
         ]
         self._schemas = (streams[0].schema, streams[1].schema)
@@ -64,7 +64,7 @@ class _JoinBuilder:
             outer=(kind in ("left outer join", "full outer join"), kind in ("right outer join", "full outer join")),
             equal=equal,
             on=rest,
-            projection=selection.projection(self._paired()),
+            projection=selection.projection(self._pair_schema()),
             times=(streams[0].time, streams[1].time),
             keys=keys,
             step=self._name,
@@ -96,7 +96,7 @@ class _JoinBuilder:
             )
         return (limits[0], limits[1]), (spans[0], spans[1])
 
-    def _paired(self) -> Schema:
+    def _pair_schema(self) -> Schema:
         return Schema(
             tuple(
                 (f"{n}.{column}", kind)
@@ -106,7 +106,7 @@ class _JoinBuilder:
         )
 
     def _everything(self) -> list[tuple[str, Expr, Type]]:
-        return [(column.replace(".", "_"), Column(column), kind) for column, kind in self._paired().items()]
+        return [(column.replace(".", "_"), Column(column), kind) for column, kind in self._pair_schema().items()]
 
     def _resolve(self, attribute: s.Attribute) -> tuple[str, Type]:
         schemas = dict(zip(self._names, self._schemas, strict=True))
@@ -123,9 +123,9 @@ class _JoinBuilder:
         rest: Expr | None = None
         for value in conjuncts((self._join.on,)):
             condition = Translator(self._text, self._resolve).condition(value)
-            found = self._equality(condition)
-            if found is not None:
-                equal.append(found)
+            equality = self._equality(condition)
+            if equality is not None:
+                equal.append(equality)
             else:
                 rest = condition if rest is None else rest & condition
         return tuple(equal), rest
@@ -133,16 +133,16 @@ class _JoinBuilder:
     def _equality(self, condition: Expr) -> tuple[Expr, Expr, Type] | None:
         if not isinstance(condition, Call) or condition.name != "eq":
             return None
-        found: dict[int, Expr] = {}
+        values: dict[int, Expr] = {}
         for value in condition.args:
             columns = {column: column.partition(".") for column in value.columns()}
             sides = {name for name, _, _ in columns.values()}
             if len(sides) != 1:
                 return None
             side = self._names.index(sides.pop())
-            found[side] = renamed(value, {column: name for column, (_, _, name) in columns.items()})
-        kinds = {value.type_in(self._schemas[side]) for side, value in found.items()}
-        if len(found) != 2 or (kinds != {"text"} and kinds - {*NUMERIC, "time", "bool"}):
+            values[side] = rename_columns(value, {column: name for column, (_, _, name) in columns.items()})
+        kinds = {value.type_in(self._schemas[side]) for side, value in values.items()}
+        if len(values) != 2 or (kinds != {"text"} and kinds - {*NUMERIC, "time", "bool"}):
             return None
         kind: Type = "text" if kinds == {"text"} else "float" if kinds & {"float", "float32"} else "int"
-        return found[0], found[1], kind
+        return values[0], values[1], kind

@@ -25,8 +25,8 @@ class Node:
     @property
     def reads(self) -> set[str]:
         """The streams it reads, those by which its partition is divided included."""
-        named = {stream for _, stream in self.partition.keys} if self.partition else set()
-        return named | {self.name_of(stream) for stream in _read(self.query)}
+        streams = {stream for _, stream in self.partition.keys} if self.partition else set()
+        return streams | {self.name_of(stream) for stream in _inputs_of(self.query)}
 
     def name_of(self, stream: str) -> str:
         """Return a stream's name, an inner one's with its partition."""
@@ -35,37 +35,37 @@ class Node:
 
 def nodes(app: s.App) -> list[Node]:
     """Return all queries of a text as they stand."""
-    found: list[Node] = []
+    queries: list[Node] = []
     for statement in app.statements:
         if isinstance(statement, s.Query):
-            found.append(Node(statement))
+            queries.append(Node(statement))
         elif isinstance(statement, s.Partition):
-            found += [Node(query, statement) for query in statement.queries]
-    return found
+            queries += [Node(query, statement) for query in statement.queries]
+    return queries
 
 
 def in_order(text: str, queries: list[Node]) -> list[Node]:
     """Return queries in an order in which each reads complete streams, or complain that there is none."""
-    left, found = list(queries), []
-    while left:
-        missing = {node.into for node in left}
-        ready = next((node for node in left if not node.reads & missing), None)
+    remaining, order = list(queries), []
+    while remaining:
+        missing = {node.into for node in remaining}
+        ready = next((node for node in remaining if not node.reads & missing), None)
         if ready is None:
-            raise _circle(text, left, missing)
-        left.remove(ready)
-        found.append(ready)
-    return found
+            raise _circle(text, remaining, missing)
+        remaining.remove(ready)
+        order.append(ready)
+    return order
 
 
-def _circle(text: str, left: list[Node], missing: set[str | None]) -> Exception:
-    itself = next((node for node in left if node.into in node.reads), None)
+def _circle(text: str, remaining: list[Node], missing: set[str | None]) -> Exception:
+    itself = next((node for node in remaining if node.into in node.reads), None)
     if itself is not None:
         return error_at(text, itself.query.at, f"this query reads {itself.query.into!r}, into which it inserts")
-    names = sorted({node.query.into or "" for node in left if node.into in missing})
-    return error_at(text, left[0].query.at, f"queries read each other's results in a circle, by {listed(names)}")
+    names = sorted({node.query.into or "" for node in remaining if node.into in missing})
+    return error_at(text, remaining[0].query.at, f"queries read each other's results in a circle, by {listed(names)}")
 
 
-def _read(query: s.Query) -> set[str]:
+def _inputs_of(query: s.Query) -> set[str]:
     match query.source:
         case s.Source(stream):
             return {stream}

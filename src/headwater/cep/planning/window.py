@@ -42,9 +42,9 @@ def extent(text: str, window: s.Window, stream: str, schema: Schema) -> Extent:
     args = list(window.args)
     time = key = None
     if window.kind.startswith("externalTime"):
-        time = _column(text, window, args.pop(0) if args else None, stream, schema, wanted=("time", "int"))
+        time = _column(text, window, args.pop(0) if args else None, stream, schema, types=("time", "int"))
     if window.kind == "session" and len(args) == 2:
-        key = _column(text, window, args.pop(), stream, schema, wanted=None)
+        key = _column(text, window, args.pop(), stream, schema, types=None)
     if len(args) != 1:
         raise _form(text, window, f"got {len(window.args)} argument{'s' if len(window.args) != 1 else ''}")
     if window.kind.startswith("length"):
@@ -72,12 +72,12 @@ def _column(
     stream: str,
     schema: Schema,
     *,
-    wanted: tuple[str, ...] | None,
+    types: tuple[str, ...] | None,
 ) -> str:
     if not isinstance(arg, s.Attribute):
         raise _form(text, window, "it takes the name of a column")
     kind = column_type(text, arg, stream, schema)
-    if wanted and kind not in wanted:
+    if types and kind not in types:
         raise error_at(text, arg.at, f"a window of time goes by a column of time; {arg.name} is {kind}")
     return arg.name
 

@@ -53,12 +53,12 @@ def uncompiled(form_of: F) -> Callable[[F], F]:
     It must give the same bits, since nobody knows which records come before the compiler is done.
     """
 
-    def given(function: F) -> F:
+    def register(function: F) -> F:
         if isinstance(form_of, Kernel):
             form_of.stand_in = function
         return function
 
-    return given
+    return register
 
 
 def being_compiled() -> int:

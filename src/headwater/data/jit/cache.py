@@ -40,10 +40,10 @@ class MachineCode:
 
 def read(kernel: Kernel, signature: Signature) -> MachineCode | None:
     """Return what was compiled for a signature before, by whichever process; None if nothing was, or it is damaged."""
-    found = read_file(path_of(kernel, signature))
-    if found is None:
+    entry = read_file(path_of(kernel, signature))
+    if entry is None:
         return None
-    header, body = found
+    header, body = entry
     try:
         return MachineCode(body, header["entry"], header["environment"], tuple(header["constants"]))
     except KeyError:
@@ -104,28 +104,28 @@ def folder() -> Path:
     others may write to is not used: then what is compiled lasts as long as this process.
     """
     home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    wanted = os.environ.get("HEADWATER_CACHE") or os.path.join(home, "headwater")
-    for place in (Path(wanted), Path(tempfile.gettempdir()) / f"headwater-{os.getuid()}"):
-        found = place / "kernels" / _machine()
+    base = os.environ.get("HEADWATER_CACHE") or os.path.join(home, "headwater")
+    for place in (Path(base), Path(tempfile.gettempdir()) / f"headwater-{os.getuid()}"):
+        path = place / "kernels" / _machine()
         with suppress(OSError):
-            found.mkdir(mode=0o700, parents=True, exist_ok=True)
-            if _is_ours(place) and _is_ours(found) and os.access(found, os.W_OK):
-                return found
+            path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if _is_ours(place) and _is_ours(path) and os.access(path, os.W_OK):
+                return path
     return _passing_folder()
 
 
 def _is_ours(place: Path) -> bool:
-    known = place.stat()
-    return known.st_uid == os.geteuid() and not known.st_mode & 0o022
+    status = place.stat()
+    return status.st_uid == os.geteuid() and not status.st_mode & 0o022
 
 
 def _passing_folder() -> Path:
     import atexit
     import shutil
 
-    made = Path(tempfile.mkdtemp(prefix="headwater-kernels-"))
-    atexit.register(shutil.rmtree, made, ignore_errors=True)
-    return made
+    path = Path(tempfile.mkdtemp(prefix="headwater-kernels-"))
+    atexit.register(shutil.rmtree, path, ignore_errors=True)
+    return path
 
 
 def remove_unused() -> None:
@@ -170,11 +170,11 @@ def source_of(kernel: Kernel) -> str:
     Numba's own cache looks at the file of the kernel alone: it would run old code after a kernel elsewhere has changed.
     """
     if kernel.source is None:
-        kernel.source = hashlib.sha256(repr(_described(kernel, set())).encode()).hexdigest()
+        kernel.source = hashlib.sha256(repr(_description(kernel, set())).encode()).hexdigest()
     return kernel.source
 
 
-def _described(value: Any, seen: set[int]) -> Any:
+def _description(value: Any, seen: set[int]) -> Any:
     """Describe a value that a kernel names, so that two that compile to different code are described differently."""
     from headwater.data.jit.kernel import Kernel
 
@@ -183,26 +183,28 @@ def _described(value: Any, seen: set[int]) -> Any:
             return value.__qualname__
         seen.add(id(value))
         function = value.py_func
-        named = function.__globals__ | _closure(function)
-        return value.small, _code(function.__code__, named, seen), repr(function.__defaults__)
+        scope = function.__globals__ | _closure(function)
+        return value.small, _code(function.__code__, scope, seen), repr(function.__defaults__)
     if isinstance(value, np.ndarray):
         return value.dtype.str, value.shape, value.tobytes()
     if isinstance(value, ModuleType):
         return value.__name__
     if isinstance(value, tuple | list):
-        return [_described(each, seen) for each in value]
+        return [_description(each, seen) for each in value]
     return type(value).__name__, repr(value)
 
 
-def _code(code: CodeType, named: dict[str, Any], seen: set[int]) -> Any:
+def _code(code: CodeType, scope: dict[str, Any], seen: set[int]) -> Any:
     inner = [each for each in code.co_consts if isinstance(each, CodeType)]
     plain = [repr(each) for each in code.co_consts if not isinstance(each, CodeType)]
     names = (*code.co_names, *code.co_freevars)
-    used = [(name, _described(named[name], seen)) for name in names if name in named]
-    for name, module in ((name, named[name]) for name in names if isinstance(named.get(name), ModuleType)):
+    values = [(name, _description(scope[name], seen)) for name in names if name in scope]
+    for name, module in ((name, scope[name]) for name in names if isinstance(scope.get(name), ModuleType)):
         if module.__name__.partition(".")[0] not in ("numpy", "math", "numba"):
-            used += [(f"{name}.{n}", _described(getattr(module, n), seen)) for n in code.co_names if hasattr(module, n)]
-    return code.co_code, plain, code.co_names, code.co_varnames, used, [_code(each, named, seen) for each in inner]
+            values += [
+                (f"{name}.{n}", _description(getattr(module, n), seen)) for n in code.co_names if hasattr(module, n)
+            ]
+    return code.co_code, plain, code.co_names, code.co_varnames, values, [_code(each, scope, seen) for each in inner]
 
 
 def _closure(function: Any) -> dict[str, Any]:

@@ -57,9 +57,9 @@ def compiled_here(kernel: Kernel, signature: Signature, *, linkable: bool) -> Ca
 
 def _compile(kernel: Kernel, signature: Signature) -> Any:
     dispatcher = dispatcher_of(kernel)
-    given = tuple(map(_numba_type, signature))
-    dispatcher.compile(given)
-    return dispatcher.overloads[given]
+    arg_types = tuple(map(_numba_type, signature))
+    dispatcher.compile(arg_types)
+    return dispatcher.overloads[arg_types]
 
 
 def _numba_type(name: Any) -> Any:
@@ -75,15 +75,16 @@ def _numba_type(name: Any) -> Any:
 def _numba_tuple(names: Signature) -> Any:
     if not (names and isinstance(names[0], str) and names[0].startswith("=")):
         return types.Tuple(tuple(map(_numba_type, names)))
-    module, _, called = names[0][1:].partition(" ")[0].partition(":")
-    kind = getattr(importlib.import_module(module), called)
+    module, _, name = names[0][1:].partition(" ")[0].partition(":")
+    kind = getattr(importlib.import_module(module), name)
     return types.BaseTuple.from_types(tuple(map(_numba_type, names[1:])), kind)
 
 
 def _keep(kernel: Kernel, signature: Signature, result: Any, *, linkable: bool) -> bool:
     """Write what was compiled to the cache, in a form that Numba loads if our linker cannot; False if neither can."""
-    kept = linkable and _keep_for_linker(kernel, signature, result)
-    return kept or numba_cache.save(cache.path_for_numba(kernel, signature), result)
+    if linkable and _keep_for_linker(kernel, signature, result):
+        return True
+    return numba_cache.save(cache.path_for_numba(kernel, signature), result)
 
 
 def _keep_for_linker(kernel: Kernel, signature: Signature, result: Any) -> bool:
@@ -108,19 +109,19 @@ def serve() -> None:
     sys.path[:] = json.loads(sys.stdin.readline())
     cache.remove_unused()
     for line in sys.stdin:
-        answer = _served(json.loads(line))
+        answer = _answer(json.loads(line))
         with suppress(OSError):  # who asked may be gone; others will ask for the same
             answers.write(f"{answer}\n")
             answers.flush()
 
 
-def _served(asked: dict[str, Any]) -> str:
+def _answer(request: dict[str, Any]) -> str:
     try:
-        kernel = getattr(importlib.import_module(asked["module"]), asked["name"])
-        if not isinstance(kernel, Kernel) or cache.source_of(kernel) != asked["source"]:
+        kernel = getattr(importlib.import_module(request["module"]), request["name"])
+        if not isinstance(kernel, Kernel) or cache.source_of(kernel) != request["source"]:
             return "here that is another kernel"
-        signature = hashable(asked["signature"])
-        kept = _keep(kernel, signature, _compile(kernel, signature), linkable=asked["linkable"])
-        return "done" if kept else "it cannot be kept"
+        signature = hashable(request["signature"])
+        is_kept = _keep(kernel, signature, _compile(kernel, signature), linkable=request["linkable"])
+        return "done" if is_kept else "it cannot be kept"
     except Exception as error:
         return f"{type(error).__name__}: {error}".replace("\n", " ")

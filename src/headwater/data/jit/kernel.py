@@ -71,7 +71,7 @@ class Kernel:
         try:
             form = self._forms[tuple([LOOKS[type(each)](each) for each in args])]
         except KeyError:
-            return self._unseen(args)
+            return self._dispatch(args)
         return form(*args)
 
     def __reduce__(self) -> str:
@@ -80,11 +80,11 @@ class Kernel:
     def __repr__(self) -> str:
         return f"<kernel {self.__module__}.{self.__qualname__}>"
 
-    def _unseen(self, args: tuple[Any, ...]) -> Any:
+    def _dispatch(self, args: tuple[Any, ...]) -> Any:
         """Answer a call with arguments that look like none before."""
         from headwater.data.jit import service
 
-        args = self._completed(args)
+        args = self._with_defaults(args)
         signature = signature_of(args)
         if signature is None:
             return service.numba_form(self)(*args)
@@ -100,7 +100,7 @@ class Kernel:
         self._forms[tuple([LOOKS[type(each)](each) for each in args])] = form
         return form(*args)
 
-    def _completed(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    def _with_defaults(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
         """Add the defaults of arguments that were left out."""
         missing = self.py_func.__code__.co_argcount - len(args)
         return args + (self.py_func.__defaults__ or ())[-missing:] if missing > 0 else args
@@ -126,19 +126,19 @@ class Kernel:
         with np.errstate(all="ignore"):
             return self._uncompiled({})(*args)
 
-    def _uncompiled(self, making: dict[int, Callable[..., Any]]) -> Callable[..., Any]:
+    def _uncompiled(self, in_progress: dict[int, Callable[..., Any]]) -> Callable[..., Any]:
         """Return the function with the kernels that it calls uncompiled too: they would only be asked for in vain."""
         if self.stand_in is not None:
             return self.stand_in
         if self._plain is None:
-            if id(self) in making:
-                return making[id(self)]
+            if id(self) in in_progress:
+                return in_progress[id(self)]
             function = self.py_func
             names = dict(function.__globals__)
-            made = FunctionType(function.__code__, names, self.__name__, function.__defaults__, function.__closure__)
-            making[id(self)] = made
+            plain = FunctionType(function.__code__, names, self.__name__, function.__defaults__, function.__closure__)
+            in_progress[id(self)] = plain
             for name in function.__code__.co_names:
                 if isinstance(names.get(name), Kernel):
-                    names[name] = names[name]._uncompiled(making)
-            self._plain = made
+                    names[name] = names[name]._uncompiled(in_progress)
+            self._plain = plain
         return self._plain

@@ -70,22 +70,22 @@ def _place(content: bytes) -> dict[str, int]:
     table = next((s for s in sections if s.type == _SYMTAB), None)
     if table is None:
         raise UnlinkableError("an object file without symbols")
-    found = list(_SYMBOL.iter_unpack(content[table.offset : table.offset + table.size]))
-    names = content[sections[table.link].offset :]
-    at, code, data = _layout(sections, found)
+    symbols = list(_SYMBOL.iter_unpack(content[table.offset : table.offset + table.size]))
+    strings = content[sections[table.link].offset :]
+    at, code, data = _layout(sections, symbols)
     memory = mmap.mmap(-1, code + data)
     base = ctypes.addressof(ctypes.c_char.from_buffer(memory))
     for index, section in enumerate(sections):
         if index in at and section.type != _NOBITS:
             memory[at[index] : at[index] + section.size] = content[section.offset : section.offset + section.size]
-    named = [_text(names, symbol[0]) for symbol in found]
-    addresses = list(_addresses(found, named, at, base))
+    names = [_text(strings, symbol[0]) for symbol in symbols]
+    addresses = list(_addresses(symbols, names, at, base))
     for section in sections:
         if section.type == _RELA and section.info in at:
             _relocate(content, section, memory, base, at[section.info], addresses)
     _placed.append(memory)
     _protect(base, code)
-    return {name: where for name, where in zip(named, addresses, strict=True) if name and where is not None}
+    return {name: address for name, address in zip(names, addresses, strict=True) if name and address is not None}
 
 
 def _sections(content: bytes) -> list[_Section]:

@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 def load(path: Path, context: Any) -> Any:
     """Return what was kept in a file, ready to be called; None if there is nothing, or it is damaged."""
-    found = cache.read_file(path)
-    if found is None:
+    entry = cache.read_file(path)
+    if entry is None:
         return None
     parts = pickle.loads(
-        found[1]
+        entry[1]
     )  # from a folder that only we may write to, and no less to be trusted than machine code
     return CompileResult._rebuild(context, *parts)
 

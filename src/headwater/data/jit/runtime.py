@@ -21,9 +21,9 @@ class UnlinkableError(Exception):
 @cache
 def address_of(symbol: str) -> int:
     """Return where a function or object is in memory; raises UnlinkableError if it is nowhere."""
-    known = _numba_symbols().get(symbol)
-    if known is not None:
-        return known
+    address = _numba_symbols().get(symbol)
+    if address is not None:
+        return address
     for library in _libraries():
         try:
             return ctypes.addressof(ctypes.c_char.in_dll(library, symbol))
@@ -41,9 +41,9 @@ def make_function(name: str, address: int, environment: Any) -> Any:
 
 def new_environment(constants: list[Any]) -> Any:
     """Return where machine code looks for its constants."""
-    made = _extension("_dynfunc").Environment({})
-    made.consts.extend(constants)
-    return made
+    environment = _extension("_dynfunc").Environment({})
+    environment.consts.extend(constants)
+    return environment
 
 
 _unpickled: dict[int, Any] = {}
@@ -59,21 +59,21 @@ def _unpickle(address: int, size: int, digest: int) -> Any:
     return _unpickled[address]
 
 
-_unpickle_called = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p)(_unpickle)
+_unpickle_callback = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p)(_unpickle)
 
 
 @cache
 def _numba_symbols() -> dict[str, int]:
-    found = {"_Py_NoneStruct": id(None)}
+    symbols = {"_Py_NoneStruct": id(None)}
     for name, value in vars(builtins).items():
         if isinstance(value, type) and issubclass(value, BaseException):
-            found[f"PyExc_{name}"] = id(value)  # the class itself, not the variable that points to it
+            symbols[f"PyExc_{name}"] = id(value)  # the class itself, not the variable that points to it
     for extension in ("_helperlib", "_dynfunc"):
-        found |= {f"numba_{name}": at for name, at in _extension(extension).c_helpers.items()}
-    found["numba_unpickle"] = ctypes.cast(_unpickle_called, ctypes.c_void_p).value or 0
+        symbols |= {f"numba_{name}": at for name, at in _extension(extension).c_helpers.items()}
+    symbols["numba_unpickle"] = ctypes.cast(_unpickle_callback, ctypes.c_void_p).value or 0
     memory = _extension("core.runtime._nrt_python")
     memory.memsys_use_cpython_allocator()  # as Numba does when it is imported
-    return found | {name if name[0] == "_" else f"NRT_{name}": at for name, at in memory.c_helpers.items()}
+    return symbols | {name if name[0] == "_" else f"NRT_{name}": at for name, at in memory.c_helpers.items()}
 
 
 @cache
@@ -85,11 +85,11 @@ def _extension(name: str) -> Any:
     for suffix in importlib.machinery.EXTENSION_SUFFIXES:
         path = _numba_folder().joinpath(*name.split(".")).with_suffix(suffix)
         if path.exists():
-            return _loaded(full, path)
+            return _load(full, path)
     raise UnlinkableError(f"this Numba has no {full}")
 
 
-def _loaded(name: str, path: Path) -> ModuleType:
+def _load(name: str, path: Path) -> ModuleType:
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise UnlinkableError(f"{path} cannot be loaded")
@@ -112,10 +112,10 @@ def _numba_folder() -> Path:
 
 @cache
 def _libraries() -> list[ctypes.CDLL]:
-    found = [ctypes.CDLL(None)]
+    libraries = [ctypes.CDLL(None)]
     for name in ("libm.so.6", "libc.so.6"):
         try:
-            found.append(ctypes.CDLL(name))
+            libraries.append(ctypes.CDLL(name))
         except OSError:
             continue
-    return found
+    return libraries

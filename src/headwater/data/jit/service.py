@@ -141,8 +141,8 @@ class _Request:
 
     def line(self) -> str:
         kernel = self.kernel
-        asked = {"module": kernel.__module__, "name": kernel.__qualname__, "source": cache.source_of(kernel)}
-        return json.dumps(asked | {"signature": self.signature, "linkable": is_linkable(kernel)}) + "\n"
+        fields = {"module": kernel.__module__, "name": kernel.__qualname__, "source": cache.source_of(kernel)}
+        return json.dumps(fields | {"signature": self.signature, "linkable": is_linkable(kernel)}) + "\n"
 
 
 _lock = threading.Lock()
@@ -187,8 +187,8 @@ def _work() -> None:
             request.answer()
         except Exception as error:  # whoever waits for the kernel is told, and does not wait for ever
             is_first = all(each.error is None for each in list(_requests.values()))
-            said = "%r cannot be compiled, and flows run it as it is, which is slow: %.200s"
-            log.log(logging.WARNING if is_first else logging.DEBUG, said, request.kernel, one_line(str(error)))
+            message = "%r cannot be compiled, and flows run it as it is, which is slow: %.200s"
+            log.log(logging.WARNING if is_first else logging.DEBUG, message, request.kernel, one_line(str(error)))
             request.fail(error)
 
 

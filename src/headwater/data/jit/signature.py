@@ -30,10 +30,10 @@ def learn(args: tuple[Any, ...]) -> None:
         if isinstance(each, tuple):
             learn(each)
             if type(each) not in LOOKS and hasattr(each, "_fields"):
-                LOOKS[type(each)] = _look_of_named
+                LOOKS[type(each)] = _look_of_named_tuple
 
 
-def _look_of_named(values: Any) -> Any:
+def _look_of_named_tuple(values: Any) -> Any:
     return type(values), *[LOOKS[type(each)](each) for each in values]
 
 
@@ -53,11 +53,11 @@ def _name(value: Any) -> Any:
         return _array(value)
     if isinstance(value, tuple):
         names = signature_of(tuple(value))
-        return names if names is None or type(value) is tuple else _named(type(value), names)
+        return names if names is None or type(value) is tuple else _named_tuple(type(value), names)
     return _NAMES.get(type(value))
 
 
-def _named(kind: Any, names: Signature) -> Signature | None:
+def _named_tuple(kind: Any, names: Signature) -> Signature | None:
     """Return the name of a named tuple: its class, the names of its fields, and their types."""
     if "." in kind.__qualname__ or not hasattr(kind, "_fields"):
         return None

@@ -27,28 +27,28 @@ class Usage:
     def __init__(self, work: str) -> None:
         self._path = cache.folder() / f"used-{hashlib.sha256(work.encode()).hexdigest()[:20]}" if COMPILED else None
         self._before = len(service.uses)
-        self._known: list[Use] = []
+        self._uses: list[Use] = []
 
     def load(self) -> None:
         """Load what was used before and is in the cache; nothing is compiled."""
-        found = None if self._path is None else cache.read_file(self._path)
-        for module, name, signature in json.loads(found[1]) if found else ():
+        entry = None if self._path is None else cache.read_file(self._path)
+        for module, name, signature in json.loads(entry[1]) if entry else ():
             use = module, name, hashable(signature)
             try:
                 _load(*use)
             except Exception as error:  # it is gone, or has changed: work does not depend on what was used before
                 log.debug("%s.%s was used before, and cannot be loaded: %s", module, name, error)
             else:
-                self._known.append(use)
+                self._uses.append(use)
 
     def save(self) -> None:
         """Remember what was used, if that is more than before; cheap where it is not."""
         uses = list(service.uses)
-        new = [use for use in uses[self._before :] if use not in self._known]
+        new = [use for use in uses[self._before :] if use not in self._uses]
         self._before = len(uses)
         if self._path is not None and new:
-            self._known += new
-            cache.write_file(self._path, {}, json.dumps(self._known).encode())
+            self._uses += new
+            cache.write_file(self._path, {}, json.dumps(self._uses).encode())
 
 
 def _load(module: str, name: str, signature: Signature) -> None:
@@ -65,8 +65,8 @@ def load_recent(works: int = 30) -> None:
     if not COMPILED:
         return
     by_age = sorted(cache.folder().glob("used-*"), key=lambda path: path.stat().st_mtime_ns, reverse=True)
-    found = [cache.read_file(path) for path in by_age[:works]]
-    uses = {(m, n, hashable(s)) for each in found if each for m, n, s in json.loads(each[1])}
+    entries = [cache.read_file(path) for path in by_age[:works]]
+    uses = {(m, n, hashable(s)) for entry in entries if entry for m, n, s in json.loads(entry[1])}
     for module, name, signature in uses:
         if module.startswith(_OURS) or module in sys.modules:
             try:

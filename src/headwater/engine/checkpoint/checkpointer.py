@@ -86,27 +86,27 @@ class Checkpointer:
     ) -> None:
         """Look for a checkpoint to go on from; raises RunError when the flow cannot."""
         self.store, self._graph, self._clock = store, graph, clock
-        found = store.latest()
+        checkpoint = store.latest()
         self.recovery: Recovery | None = None
         try:
-            if found is not None:
-                self.recovery = Compatibility(found, graph.flow, allow_dropped=allow_dropped_state).recovery(graph)
+            if checkpoint is not None:
+                self.recovery = Compatibility(checkpoint, graph.flow, allow_dropped=allow_dropped_state).recovery(graph)
         except RunError as error:
             raise RunError(f"cannot go on from checkpoint {store.folder}: {error}") from None
         sinks = {instance.step.name: instance.step for instance in graph.instances if instance.step.is_sink}
-        self.ledgers = Ledgers(store.folder, found, (name for step in sinks.values() for name in writers_of(step)))
-        self.after = -1 if found is None else found.number  #: the checkpoint that the run goes on from
+        self.ledgers = Ledgers(store.folder, checkpoint, (name for step in sinks.values() for name in writers_of(step)))
+        self.after = -1 if checkpoint is None else checkpoint.number  #: the checkpoint that the run goes on from
         self._lock: Lock | None = None
         self._sources = identities(graph.flow)
         self._chain = Chain(small_bytes)
         # what a bridge was given goes with a checkpoint: the other site has waited for long enough
-        soon = found is not None and any(step.kind.timed for step in sinks.values())
+        soon = checkpoint is not None and any(step.kind.timed for step in sinks.values())
         self._coordinator = Coordinator(len(graph.instances), self.after + 1, every_s, clock(), soon=soon)
         self._said: queue.SimpleQueue[tuple[int, int, Any]] = queue.SimpleQueue()
         self._stopping = False
         self._final: int | None = None  #: the last complete one, that sinks must still commit once all threads are gone
         self._began_s = 0.0
-        self.made = CheckpointCounts(str(self.store.folder), None if found is None else found.number)
+        self.made = CheckpointCounts(str(self.store.folder), None if checkpoint is None else checkpoint.number)
 
     @classmethod
     def open(
@@ -117,12 +117,12 @@ class Checkpointer:
         refuse_moved(Path(folder))
         lock = Lock(Path(folder).absolute(), "checkpoint")
         try:
-            made = cls(graph, Store(folder), every_s=every_s, allow_dropped_state=allow_dropped_state)
+            checkpointer = cls(graph, Store(folder), every_s=every_s, allow_dropped_state=allow_dropped_state)
         except BaseException:
             lock.release()
             raise
-        made._lock = lock
-        return made
+        checkpointer._lock = lock
+        return checkpointer
 
     # -- for the run --------------------------------------------------------------------------------------------------
 
@@ -356,21 +356,21 @@ class Checkpointer:
 
     def _commit(self, tasks: list[Task], number: int) -> str:
         """Let a checkpoint be seen at tasks where no worker comes any more; return what could not be."""
-        told = ""
+        problem = ""
         for task in tasks:
             assert task.operator is not None
             try:
                 task.operator.commit(number)
             except Exception as error:  # what is prepared is safe, and the next commit is one of it too
-                told = f"sink {task.name!r} could not let checkpoint {number} be seen: {error}"
-                log.warning(told)
-        return told
+                problem = f"sink {task.name!r} could not let checkpoint {number} be seen: {error}"
+                log.warning(problem)
+        return problem
 
     def encoded(self, instance: Instance, state: FrozenState) -> bytes:
         """Return the state of an instance as bytes, and have its task know how many they are, with what they build on."""
-        task, found = self._run.tasks[instance.index], state.encode()
-        task.state_bytes = len(found) + (0 if state.whole else task.state_bytes)
-        return found
+        task, data = self._run.tasks[instance.index], state.encode()
+        task.state_bytes = len(data) + (0 if state.whole else task.state_bytes)
+        return data
 
     def _write(self, number: int, results: dict[int, Any]) -> None:
         positions: dict[str, list[Any]] = {}
@@ -382,9 +382,9 @@ class Checkpointer:
                 positions.setdefault(instance.step.name, []).append(result["position"])
             else:
                 state = result["state"]
-                saved = {**result, "ports": list(instance.channel_ports), "state": len(states), "whole": state.whole}
+                entry = {**result, "ports": list(instance.channel_ports), "state": len(states), "whole": state.whole}
                 states.append(self.encoded(instance, state))
-                tasks.setdefault(instance.step.name, []).append(saved)
+                tasks.setdefault(instance.step.name, []).append(entry)
         self.ledgers.keep_name()
         self.store.write(
             number,

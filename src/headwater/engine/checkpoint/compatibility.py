@@ -11,7 +11,7 @@ from typing import Any
 
 from headwater.engine.checkpoint.distribution import Distribution
 from headwater.engine.checkpoint.drain import Unsent, drain
-from headwater.engine.checkpoint.recovery import VERSION, Recovery, described
+from headwater.engine.checkpoint.recovery import VERSION, Recovery, describe
 from headwater.engine.checkpoint.store import Checkpoint
 from headwater.errors import RunError
 from headwater.flow.flow import DEAD_LETTERS, Flow
@@ -28,11 +28,11 @@ class Compatibility:
     """A checkpoint, held against the flow that is to go on from it, spread in its way."""
 
     def __init__(
-        self, found: Checkpoint, flow: Flow, now: Distribution | None = None, *, allow_dropped: bool = False
+        self, checkpoint: Checkpoint, flow: Flow, now: Distribution | None = None, *, allow_dropped: bool = False
     ) -> None:
         """Raise RunError where the flow cannot go on from the checkpoint, with the reason."""
-        self.found, self._flow, self.now = found, flow, now or Distribution()
-        self._content = found.content
+        self.checkpoint, self._flow, self.now = checkpoint, flow, now or Distribution()
+        self._content = checkpoint.content
         if self._content.get("version") != VERSION:
             raise RunError(
                 f"the checkpoint has version {self._content.get('version')}; this Headwater reads version {VERSION}"
@@ -41,17 +41,17 @@ class Compatibility:
 
     def _check(self, *, allow_dropped: bool) -> None:
         flow = self._flow
-        before, now = self._content["steps"], described(flow)
+        before, now = self._content["steps"], describe(flow)
         if self._content["flow"] != flow.name:
             raise RunError(
                 f"the checkpoint belongs to flow {self._content['flow']!r}, not to {flow.name!r}; "
                 "give each flow a folder of its own"
             )
-        gone = [name for name in before if name not in now and self._keeps(name)]
-        if gone and not allow_dropped:
-            names = ", ".join(map(repr, gone))
+        missing = [name for name in before if name not in now and self._keeps(name)]
+        if missing and not allow_dropped:
+            names = ", ".join(map(repr, missing))
             raise RunError(
-                f"flow {flow.name!r} had {'a step' if len(gone) == 1 else 'steps'} {names} then, whose state would be "
+                f"flow {flow.name!r} had {'a step' if len(missing) == 1 else 'steps'} {names} then, whose state would be "
                 "lost; rename it back, or say --allow-dropped-state (allow_dropped_state=True in Python, "
                 "allow_dropped_state = true in the .toml of a flow that is served)"
             )
@@ -68,11 +68,11 @@ class Compatibility:
 
     def _check_renamed(self, now: dict[str, Any]) -> None:
         """Refuse a source under another name: it would be read from its beginning, into state that has its records."""
-        known: dict[str, Any] = self._content["sources"]
-        gone = {name: identity for name, identity in known.items() if name not in now}
+        sources: dict[str, Any] = self._content["sources"]
+        missing = {name: identity for name, identity in sources.items() if name not in now}
         for name, step in self._flow.steps.items():
-            if isinstance(step.kind, Read) and name not in known:
-                for before, identity in gone.items():
+            if isinstance(step.kind, Read) and name not in sources:
+                for before, identity in missing.items():
                     if not differs(step.kind.source, identity):
                         raise RunError(
                             f"source {name!r} was called {before!r} then; under another name it would be read from its "
@@ -84,7 +84,7 @@ class Compatibility:
             raise RunError(
                 f"step {name!r} was of kind {before['kind']} then, and is {now['kind']} now; give it a new name"
             )
-        keyed = [[given["keys"] for given in step["inputs"]] for step in (before, now)]
+        keyed = [[edge["keys"] for edge in step["inputs"]] for step in (before, now)]
         if keyed[0] != keyed[1]:
             then, today = map(_keys_text, keyed)
             raise RunError(f"step {name!r} had other inputs or keys then: {then}, now {today}")
@@ -93,22 +93,22 @@ class Compatibility:
                 f"step {name!r} gave {_columns(before)} then, and gives {_columns(now)} now; what it has saved does "
                 "not fit. Give the step a new name, and it starts empty"
             )
-        self._tell_changed(name, before, now)
+        self._warn_of_other_columns(name, before, now)
         if before.get("does") != now["does"] and now["kind"] in BY_SIZE and self._keeps(name) and "does" in before:
             raise RunError(
                 f"step {name!r} was '{before['does']}' then, and is '{now['does']}' now; what it has saved does not fit. "
                 "Give the step a new name, and it starts empty"
             )
         self._check_spread(name)
-        known = len(self._content["positions"].get(name, []))
-        if now["kind"] == "Read" and known not in (0, now["parallel"]):
+        count = len(self._content["positions"].get(name, []))
+        if now["kind"] == "Read" and count not in (0, now["parallel"]):
             raise RunError(f"source {name!r} was read by another number of instances then; give it as many as it had")
 
-    def _tell_changed(self, name: str, before: dict[str, Any], now: dict[str, Any]) -> None:
+    def _warn_of_other_columns(self, name: str, before: dict[str, Any], now: dict[str, Any]) -> None:
         """Say so where a step that keeps nothing gives other columns; not of those behind it, which give what they get."""
         steps = self._content["steps"]
-        made_here = _input_columns(steps, name) == _input_columns(described(self._flow), name)
-        if before["outputs"] != now["outputs"] and made_here:
+        is_cause = _input_columns(steps, name) == _input_columns(describe(self._flow), name)
+        if before["outputs"] != now["outputs"] and is_cause:
             log.warning(
                 "step %s gave %s at the checkpoint, and gives %s now; it keeps nothing, so the flow goes on with these",
                 name,
@@ -118,41 +118,41 @@ class Compatibility:
 
     def _check_queue(self, name: str, before: dict[str, Any], now: dict[str, Any]) -> None:
         """Refuse to give a step records that were on their way to it, and have columns that it does not get any more."""
-        was, given = _input_columns(before, name), _input_columns(now, name)
-        if was is None or given is None:
+        old, new = _input_columns(before, name), _input_columns(now, name)
+        if old is None or new is None:
             return
-        if was != given and any(batch is not None for each in self._saved(name) for _, batch, _ in each["queue"]):
+        if old != new and any(batch is not None for each in self._tasks_of(name) for _, batch, _ in each["queue"]):
             raise RunError(
-                f"step {name!r} got {'; '.join(map(_listed, was))} then, and gets {'; '.join(map(_listed, given))} now; "
-                "records were on their way to it when the run was cut off, which do not fit. Run the flow as it was once "
-                "more, stop it (Ctrl-C), and change it then"
+                f"step {name!r} got {'; '.join(map(_columns_text, old))} then, and gets "
+                f"{'; '.join(map(_columns_text, new))} now; records were on their way to it when the run was cut off, which "
+                "do not fit. Run the flow as it was once more, stop it (Ctrl-C), and change it then"
             )
 
     def _check_spread(self, name: str) -> None:
         """Refuse to spread anew what is not by key, or by a key that does not say where it belongs."""
-        step, saved = self._flow.steps[name], self._saved(name)
-        if self.is_same(name) or not any(each["state"] for each in saved):
+        step, tasks = self._flow.steps[name], self._tasks_of(name)
+        if self.is_same(name) or not any(each["state"] for each in tasks):
             return
-        was, now = self.then.told(name, len(saved)), self.now.told(name, step.instances)
+        was, now = self.then.share_text(name, len(tasks)), self.now.share_text(name, step.instances)
         if step.state == "all":
             raise RunError(
                 f"step {name!r} had {was} then and has {now} now; its state is not by key, so it cannot be split. Give it "
                 "as many instances as it had"
             )
         if step.state == "key" and not self.now.tells_lane(step):
-            given, lanes = step.inputs[0], self.then.lanes
+            edge, lanes = step.inputs[0], self.then.lanes
             raise RunError(
-                f"step {name!r} had {was} then and has {now} now; its state is by {', '.join(given.keys)} alone, and lanes "
-                f"have the records of each {', '.join(given.of) or 'part of a key'}, which the state does not tell. Run "
+                f"step {name!r} had {was} then and has {now} now; its state is by {', '.join(edge.keys)} alone, and lanes "
+                f"have the records of each {', '.join(edge.of) or 'part of a key'}, which the state does not tell. Run "
                 f"with lanes={lanes} (--lanes {lanes}), as then" + ("" if lanes == 1 else ", or with lanes=1")
             )
 
     def is_same(self, name: str) -> bool:
         """Say whether a step is spread as it was, so that each instance has what it had."""
-        step, saved = self._flow.steps[name], self._saved(name)
-        if step.is_source or name == DEAD_LETTERS or not saved:
+        step, tasks = self._flow.steps[name], self._tasks_of(name)
+        if step.is_source or name == DEAD_LETTERS or not tasks:
             return True
-        return self.then.shares(step, len(saved)) == self.now.shares(step, step.instances)
+        return self.then.shares(step, len(tasks)) == self.now.shares(step, step.instances)
 
     def goes_on_as_it_was(self) -> bool:
         """Say whether every task may take what one had, and what was on its way to it."""
@@ -160,39 +160,39 @@ class Compatibility:
         return (
             self.then.lanes == self.now.lanes
             and all(map(self.is_same, self._flow.steps))
-            and not any(each["queue"] for name in blocks for each in self._saved(name))  # whose numbers begin anew
+            and not any(each["queue"] for name in blocks for each in self._tasks_of(name))  # whose numbers begin anew
         )
 
     def recovery(self, graph: ExecutionGraph) -> Recovery:
         """Return what the tasks of one process that runs all of the flow get."""
         as_it_was = self.goes_on_as_it_was()
-        return Recovery(self.found, graph) if as_it_was else Recovery(self.at_rest(), graph, self.then, self.now)
+        return Recovery(self.checkpoint, graph) if as_it_was else Recovery(self.at_rest(), graph, self.then, self.now)
 
     def at_rest(self, unsent: Unsent | None = None) -> Checkpoint:
         """Return the checkpoint with nothing on its way but to sinks, so that what it holds can be spread anew."""
-        return drain(self.found, self._flow, self.then, unsent or {})
+        return drain(self.checkpoint, self._flow, self.then, unsent or {})
 
-    def _saved(self, name: str) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = self._content["tasks"].get(name, [])
-        return found
+    def _tasks_of(self, name: str) -> list[dict[str, Any]]:
+        tasks: list[dict[str, Any]] = self._content["tasks"].get(name, [])
+        return tasks
 
     def _keeps(self, name: str) -> bool:
         """Say whether anything would be lost without a step: state, or records on their way to it."""
-        return any(each["state"] or each["queue"] for each in self._saved(name))
+        return any(each["state"] or each["queue"] for each in self._tasks_of(name))
 
 
 def _columns(step: dict[str, Any]) -> str:
-    return _listed(next(iter(step["outputs"].values()), {}))
+    return _columns_text(next(iter(step["outputs"].values()), {}))
 
 
 def _input_columns(steps: dict[str, Any], name: str) -> list[dict[str, str]] | None:
     """Return the columns that a step gets by each of its inputs; None where one of them is at another site since a move."""
-    if not all(given["step"] in steps for given in steps[name]["inputs"]):
+    if not all(edge["step"] in steps for edge in steps[name]["inputs"]):
         return None
-    return [steps[given["step"]]["outputs"][given["port"]] for given in steps[name]["inputs"]]
+    return [steps[edge["step"]]["outputs"][edge["port"]] for edge in steps[name]["inputs"]]
 
 
-def _listed(columns: dict[str, str]) -> str:
+def _columns_text(columns: dict[str, str]) -> str:
     return "(" + ", ".join(f"{name}: {kind}" for name, kind in columns.items()) + ")"
 
 

@@ -54,7 +54,7 @@ class Distribution:
             return Select(number, instances) if instances > 1 else None
         return Select(lane, self.lanes, self.by.get(step.name))
 
-    def told(self, name: str, instances: int) -> str:
+    def share_text(self, name: str, instances: int) -> str:
         """Return how many share a step, in words."""
         if not self.is_in_one(name):
             return f"{self.lanes} lanes"
@@ -75,16 +75,18 @@ class Distribution:
         lanes = content.get("lanes", 1)
         if lanes == 1:
             return cls()
-        told = content.get("layout")
-        if told is None:
+        layout = content.get("layout")
+        if layout is None:
             from headwater.engine.lanes.layout import laid_out
             from headwater.engine.lanes.wiring import Wiring
 
             return Wiring(laid_out(flow), lanes, share=False).distribution()
         return cls(
             lanes,
-            told["where"],
-            {name: tuple(places) for name, places in told["by"].items()},
-            moves={(step, port): (to, tuple(keys)) for step, port, to, keys in told["moves"]},
-            outlets={name: tuple((step, port) for step, port in readers) for name, readers in told["outlets"].items()},
+            layout["where"],
+            {name: tuple(places) for name, places in layout["by"].items()},
+            moves={(step, port): (to, tuple(keys)) for step, port, to, keys in layout["moves"]},
+            outlets={
+                name: tuple((step, port) for step, port in readers) for name, readers in layout["outlets"].items()
+            },
         )

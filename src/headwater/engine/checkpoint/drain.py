@@ -27,20 +27,20 @@ from headwater.operators.queue import Delivery, QueueEntry
 from headwater.operators.routing import Router
 from headwater.operators.task import Task
 
-Saved = dict[str, Any]  #: what a checkpoint has of a task
+TaskState = dict[str, Any]  #: what a checkpoint has of a task
 Unsent = Mapping[str, list[Batch]]  #: by source, what it had read and not yet handed out, and is processed too
 
 
-def drain(found: Checkpoint, flow: Flow, then: Distribution, unsent: Unsent) -> Checkpoint:
+def drain(checkpoint: Checkpoint, flow: Flow, then: Distribution, unsent: Unsent) -> Checkpoint:
     """Return a checkpoint in which nothing is on its way but to sinks; made by a run that was spread so."""
-    return _Drain(found, flow, then, unsent).checkpoint()
+    return _Drain(checkpoint, flow, then, unsent).checkpoint()
 
 
 class _Drain:
-    def __init__(self, found: Checkpoint, flow: Flow, then: Distribution, unsent: Unsent) -> None:
-        self._found, self._then, self._unsent = found, then, unsent
-        self._saved: dict[str, list[Saved]] = found.content["tasks"]
-        self._flow = _pruned(flow) if then.lanes > 1 else flow
+    def __init__(self, checkpoint: Checkpoint, flow: Flow, then: Distribution, unsent: Unsent) -> None:
+        self._checkpoint, self._then, self._unsent = checkpoint, then, unsent
+        self._states: dict[str, list[TaskState]] = checkpoint.content["tasks"]
+        self._flow = _prune(flow) if then.lanes > 1 else flow
         self._graph = ExecutionGraph.of(self._flow, self._count, self._way)
         self._waiting: dict[int, list[Delivery]] = defaultdict(list)
         self._tasks: dict[int, Task] = {}  #: those to whom something was on its way
@@ -57,9 +57,13 @@ class _Drain:
                 self._waiting.get(each.index) for each in at_work
             ):  # dead letters go against the order of the flow
                 for instance in at_work:
-                    self._do_what_is_left(instance)
-        tasks = {name: self._rested(name) for name in self._flow.steps if name in self._saved or self._is_reached(name)}
-        return Checkpoint(self._found.number, {**self._found.content, "tasks": tasks})
+                    self._process_waiting(instance)
+        tasks = {
+            name: self._states_at_rest(name)
+            for name in self._flow.steps
+            if name in self._states or self._has_records(name)
+        }
+        return Checkpoint(self._checkpoint.number, {**self._checkpoint.content, "tasks": tasks})
 
     # -- the run that was -------------------------------------------------------------------------------------------------
 
@@ -67,31 +71,31 @@ class _Drain:
         if step.is_sink or step.name == DEAD_LETTERS:  # it makes no difference who of them has what
             return 1
         if step.is_source:
-            return max(1, len(self._found.content["positions"].get(step.name, ())))
-        return max(1, len(self._saved.get(step.name, ())))
+            return max(1, len(self._checkpoint.content["positions"].get(step.name, ())))
+        return max(1, len(self._states.get(step.name, ())))
 
     def _way(
         self, sender: Instance, step: Step, port: int, receivers: list[Instance]
     ) -> tuple[list[Instance], Grouping, tuple[str, ...]]:
-        then, described = self._then, as_described(sender, step, port, receivers)
+        then, default = self._then, as_described(sender, step, port, receivers)
         if then.lanes == 1 or step.is_sink:
-            return described
+            return default
         if (step.name, port) in then.moves:
             to, keys = then.moves[step.name, port]
-            return described if to == "one" else (receivers, "key" if to == "key" else "all", keys)
+            return default if to == "one" else (receivers, "key" if to == "key" else "all", keys)
         if then.is_in_one(step.name) or sender.step.is_source:
-            return described
+            return default
         return receivers[sender.number : sender.number + 1], "one", ()  # it stays in its lane
 
     def _put_back(self, name: str) -> None:
         """Have what was on its way to a step wait there."""
         instances = self._graph.of_step(name)
-        for at, saved in enumerate(self._saved.get(name, ())):
+        for at, state in enumerate(self._states.get(name, ())):
             instance = instances[at] if at < len(instances) else instances[0]
-            for channel, batch, watermark in saved["queue"]:
-                self._waiting[instance.index] += self._restored(instance, saved["ports"], channel, batch, watermark)
+            for channel, batch, watermark in state["queue"]:
+                self._waiting[instance.index] += self._restore(instance, state["ports"], channel, batch, watermark)
 
-    def _restored(
+    def _restore(
         self, instance: Instance, ports: list[int], channel: int, batch: Batch | None, watermark: int
     ) -> list[Delivery]:
         """Return what came by a channel, and the time of it for all channels that were one."""
@@ -102,28 +106,32 @@ class _Drain:
             watermark = NO_WATERMARK  # the number of a block
         if len(then) == len(now):
             return [Delivery.of(instance.index, now[then.index(channel)], batch, watermark)]
-        found = [] if batch is None else [Delivery.of(instance.index, now[0], batch, NO_WATERMARK)]
-        return found if len(then) > 1 else found + [Delivery.of(instance.index, each, None, watermark) for each in now]
+        deliveries = [] if batch is None else [Delivery.of(instance.index, now[0], batch, NO_WATERMARK)]
+        return (
+            deliveries
+            if len(then) > 1
+            else deliveries + [Delivery.of(instance.index, each, None, watermark) for each in now]
+        )
 
     def _put_back_at_outlets(self) -> None:
         """Send on what had come to where records leave a lane."""
         for name, readers in self._then.outlets.items():
-            for saved in self._saved.get(name, ()):
-                for channel, batch, watermark in saved["queue"]:
+            for state in self._states.get(name, ()):
+                for channel, batch, watermark in state["queue"]:
                     for step, port in readers:
-                        self._send_on(step, port, saved["lane"], channel, batch, watermark)
+                        self._send_on(step, port, state["lane"], channel, batch, watermark)
 
     def _send_on(self, step: str, port: int, lane: int, channel: int, batch: Batch | None, watermark: int) -> None:
         if step not in self._flow.steps:
             return
-        given = self._flow.steps[step].inputs[port]
-        sender = self._graph.of_step(given.step)[channel if self._then.is_in_one(given.step) else lane]
+        edge = self._flow.steps[step].inputs[port]
+        sender = self._graph.of_step(edge.step)[channel if self._then.is_in_one(edge.step) else lane]
         indices = {instance.index for instance in self._graph.of_step(step)}
-        sent: list[Delivery] = []
-        for route in sender.routes[list(sender.step.outputs).index(given.port)]:
+        deliveries: list[Delivery] = []
+        for route in sender.routes[list(sender.step.outputs).index(edge.port)]:
             if batch is not None and {index for index, _ in route.targets} <= indices:
-                Router(sender).send_along(route, batch, watermark, sent)
-        self._take(sent)
+                Router(sender).send_along(route, batch, watermark, deliveries)
+        self._take(deliveries)
 
     def _send_the_unsent(self) -> None:
         """Have sources hand out what they had read, behind all that they had sent."""
@@ -137,35 +145,37 @@ class _Drain:
         """Tell all receivers of what had ended that nothing follows: some had heard of it, others had yet to."""
         for sender in self._graph.instances:
             targets = [target for routes in sender.routes.values() for route in routes for target in route.targets]
-            if self._had_ended(sender) or any(self._had_heard(to, channel) for to, channel in targets):
-                left = [(to, channel) for to, channel in targets if not self._had_ended(self._graph.instances[to])]
-                self._take([Delivery(to, channel, None, END, 1) for to, channel in left])
+            if self._had_ended(sender) or any(self._knows_the_end(to, channel) for to, channel in targets):
+                open_targets = [
+                    (to, channel) for to, channel in targets if not self._had_ended(self._graph.instances[to])
+                ]
+                self._take([Delivery(to, channel, None, END, 1) for to, channel in open_targets])
 
     def _had_ended(self, instance: Instance) -> bool:
-        saved = self._saved_of(instance)
-        return saved is not None and bool(saved["ended"])
+        state = self._state_of(instance)
+        return state is not None and bool(state["ended"])
 
-    def _had_heard(self, to: int, channel: int) -> bool:
+    def _knows_the_end(self, to: int, channel: int) -> bool:
         """Say whether an instance knew that nothing follows by a channel."""
         instance = self._graph.instances[to]
-        saved = self._saved_of(instance)
-        if saved is None or saved["ended"]:
-            return saved is not None
-        return bool(saved["ports"] == instance.channel_ports and saved["watermarks"][channel] == END)
+        state = self._state_of(instance)
+        if state is None or state["ended"]:
+            return state is not None
+        return bool(state["ports"] == instance.channel_ports and state["watermarks"][channel] == END)
 
-    def _saved_of(self, instance: Instance) -> Saved | None:
+    def _state_of(self, instance: Instance) -> TaskState | None:
         """Return what was saved of an instance; sinks and dead letters here have no instance of their own."""
-        saved = self._saved.get(instance.step.name, [])
+        states = self._states.get(instance.step.name, [])
         is_alone = instance.step.is_sink or instance.step.name == DEAD_LETTERS
-        return None if is_alone or instance.number >= len(saved) else saved[instance.number]
+        return None if is_alone or instance.number >= len(states) else states[instance.number]
 
     # -- what is left to do -----------------------------------------------------------------------------------------------
 
-    def _do_what_is_left(self, instance: Instance) -> None:
+    def _process_waiting(self, instance: Instance) -> None:
         waiting = self._waiting.pop(instance.index, [])
         if not waiting:
             return
-        if self._then.lanes > 1 and instance.step.name not in self._saved:
+        if self._then.lanes > 1 and instance.step.name not in self._states:
             raise RunError(
                 f"step {instance.step.name!r} is new, and the run before, of {self._then.lanes} lanes, was cut off with "
                 f"records on their way to it; run the flow as it was once more with lanes={self._then.lanes} "
@@ -184,11 +194,11 @@ class _Drain:
         if instance.index in self._tasks:
             return self._tasks[instance.index]
         task = self._tasks[instance.index] = Task(instance, build(instance.step))
-        saved = self._saved.get(instance.step.name, [])
-        if instance.number < len(saved):
-            known = self._fitted(saved[instance.number], instance)
-            task.load(known)
-            for channel, at in enumerate(known["watermarks"]):
+        states = self._states.get(instance.step.name, [])
+        if instance.number < len(states):
+            state = self._fit(states[instance.number], instance)
+            task.load(state)
+            for channel, at in enumerate(state["watermarks"]):
                 if at == END:  # here nobody will say so once more
                     task.channels.advance(channel, END)
         return task
@@ -197,32 +207,32 @@ class _Drain:
         for each in deliveries:
             self._waiting[each.to].append(each)
 
-    def _fitted(self, saved: Saved, instance: Instance) -> Saved:
+    def _fit(self, state: TaskState, instance: Instance) -> TaskState:
         """Return what was saved of a task, for the channels that it has here."""
-        return fitted(saved, instance.channel_ports, timeless=self._then.takes_blocks(instance.step.name))
+        return fit_channels(state, instance.channel_ports, timeless=self._then.takes_blocks(instance.step.name))
 
     # -- what it has come to ----------------------------------------------------------------------------------------------
 
-    def _is_reached(self, name: str) -> bool:
+    def _has_records(self, name: str) -> bool:
         return any(each.index in self._tasks or self._waiting.get(each.index) for each in self._graph.of_step(name))
 
-    def _rested(self, name: str) -> list[Saved]:
+    def _states_at_rest(self, name: str) -> list[TaskState]:
         step, instances = self._flow.steps[name], self._graph.of_step(name)
         if step.is_sink or name == DEAD_LETTERS:
             return [self._of_all(instances[0])]
         return [self._of(instance) for instance in instances]
 
-    def _of(self, instance: Instance) -> Saved:
+    def _of(self, instance: Instance) -> TaskState:
         task = self._tasks.get(instance.index)
         if task is None:
-            return {**self._fitted(self._saved[instance.step.name][instance.number], instance), "queue": []}
+            return {**self._fit(self._states[instance.step.name][instance.number], instance), "queue": []}
         return {**task.save(), "ports": list(instance.channel_ports), "changes": [], "queue": []}
 
-    def _of_all(self, instance: Instance) -> Saved:
+    def _of_all(self, instance: Instance) -> TaskState:
         """Return what all writers of a sink have: nothing but how far time has come, and what they are to write."""
-        saved = self._saved.get(instance.step.name, [])
+        states = self._states.get(instance.step.name, [])
         batches = [each.batch for each in self._waiting.get(instance.index, []) if each.batch is not None]
-        timed = [] if self._then.takes_blocks(instance.step.name) else saved
+        timed = [] if self._then.takes_blocks(instance.step.name) else states
         return {
             "state": b"",
             "changes": [],
@@ -230,38 +240,38 @@ class _Drain:
             "watermark": min((each["watermark"] for each in timed), default=NO_WATERMARK),
             "watermarks": [min((at for each in timed for at in each["watermarks"]), default=NO_WATERMARK)],
             "idle": [],
-            "ended": bool(saved) and all(each["ended"] for each in saved),
+            "ended": bool(states) and all(each["ended"] for each in states),
             "queue": [[0, batch, NO_WATERMARK] for batch in batches],
         }
 
 
-def fitted(saved: Saved, ports: list[int], *, timeless: bool = False) -> Saved:
+def fit_channels(state: TaskState, ports: list[int], *, timeless: bool = False) -> TaskState:
     """Return what was saved of a task for the channels that it has now: by the earliest of each input where others sent."""
     if timeless:
         nothing = {"watermark": NO_WATERMARK, "watermarks": [NO_WATERMARK] * len(ports)}
-        return {**saved, **nothing, "idle": [], "ports": list(ports)}
-    if saved["ports"] == ports:
-        return saved
+        return {**state, **nothing, "idle": [], "ports": list(ports)}
+    if state["ports"] == ports:
+        return state
     earliest: dict[int, int] = {}
-    for port, at in zip(saved["ports"], saved["watermarks"], strict=True):
+    for port, at in zip(state["ports"], state["watermarks"], strict=True):
         earliest[port] = min(at, earliest.get(port, at))
     watermarks = [earliest.get(port, NO_WATERMARK) for port in ports]
-    return {**saved, "watermarks": watermarks, "idle": [], "ports": list(ports)}
+    return {**state, "watermarks": watermarks, "idle": [], "ports": list(ports)}
 
 
-def _pruned(flow: Flow) -> Flow:
+def _prune(flow: Flow) -> Flow:
     """Return a flow with the columns that streams have in lanes."""
     from headwater.engine.lanes.layout import laid_out
 
     layout = laid_out(flow)
-    moved = {reader: move for move in layout.moves for reader in move.readers}
+    moves = {reader: move for move in layout.moves for reader in move.readers}
     steps = []
     for step in flow.steps.values():
         inputs = tuple(
-            replace(given, schema=layout.schema(given).only(moved[step.name, port].columns))
-            if (step.name, port) in moved
-            else replace(given, schema=layout.schema(given))
-            for port, given in enumerate(step.inputs)
+            replace(edge, schema=layout.schema(edge).only(moves[step.name, port].columns))
+            if (step.name, port) in moves
+            else replace(edge, schema=layout.schema(edge))
+            for port, edge in enumerate(step.inputs)
         )
         outputs = {port: layout.schemas.get((step.name, port), schema) for port, schema in step.outputs.items()}
         steps.append(replace(step, inputs=inputs, outputs=outputs))

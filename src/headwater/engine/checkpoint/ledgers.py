@@ -32,17 +32,20 @@ def writer_name(step: str, number: int, instances: int, lane: int = 0) -> str:
 class Ledgers:
     """The notes of all writers in a checkpoint's folder."""
 
-    def __init__(self, folder: Path, found: Checkpoint | None, writers: Iterable[str]) -> None:
+    def __init__(self, folder: Path, checkpoint: Checkpoint | None, writers: Iterable[str]) -> None:
         """`writers` are the names of those that the run has now."""
         self._folder = folder
-        self._known = {} if found is None else _known(found)  # the step of each, and the last part that counts
+        #: the step of each writer of the checkpoint, and its last part that counts
+        self._writers = {} if checkpoint is None else _writers_in(checkpoint)
         has = set(writers)
         #: the step of each writer that is no more, and its last part that counts; for the checkpoints of this run
-        self.retired = {name: known for name, known in self._known.items() if name not in has}
+        self.retired = {name: entry for name, entry in self._writers.items() if name not in has}
         self._open: list[Transaction] = []
         # else a key's records come by the same writer as before
-        is_spread_anew = bool(self._known) and set(self._known) != has
-        self._rests = {name: Rest.of(folder, name, after) for name, (_, after) in self._known.items() if is_spread_anew}
+        is_spread_anew = bool(self._writers) and set(self._writers) != has
+        self._rests = {
+            name: Rest.of(folder, name, after) for name, (_, after) in self._writers.items() if is_spread_anew
+        }
         self._name: str | None = None  # of all runs with this checkpoint, once a sink is open
 
     def choose_name(self) -> None:
@@ -57,11 +60,13 @@ class Ledgers:
     def transaction(self, name: str, step: str, sink: Any, schema: Schema) -> Transaction:
         """Open a step's sink for a writer; one that is new begins, behind what others have left."""
         self.choose_name()
-        after = self._known[name][1] if name in self._known else -1
+        after = self._writers[name][1] if name in self._writers else -1
         ahead = Predecessors(self._folder, name)
         if self._rests and name not in self.retired:
-            own = self._rests.get(name, Rest(name, -1, 0))
-            ahead.let_pass(own, (each for each in self._rests.values() if each is not own and self._step(each) == step))
+            rest = self._rests.get(name, Rest(name, -1, 0))
+            ahead.let_pass(
+                rest, (each for each in self._rests.values() if each is not rest and self._step(each) == step)
+            )
         ledger = ledger_of(self._folder, name, after)
         ledger = replace(ledger, is_turn_of_part=ahead.is_turn_of_part, is_turn_of_entry=ahead.is_turn_of_entry)
         return transaction_of(sink, schema, ledger)
@@ -75,11 +80,11 @@ class Ledgers:
 
     def undelivered(self) -> list[str]:
         """Return the sinks of writers that are no more, of which some records are not there yet."""
-        left = [self._rests[name] for name in self.retired if not self._rests[name].is_delivered(self._folder)]
-        return sorted({self._step(each) for each in left})
+        rests = [self._rests[name] for name in self.retired if not self._rests[name].is_delivered(self._folder)]
+        return sorted({self._step(each) for each in rests})
 
     def _step(self, rest: Rest) -> str:
-        return self._known[rest.writer][0]
+        return self._writers[rest.writer][0]
 
     def close(self) -> None:
         """Close what was opened of writers that are no more."""
@@ -96,16 +101,16 @@ def writers_of(step: Step, lanes: int = 1) -> list[str]:
     return [writer_name(step.name, number, count, lane) for lane in range(lanes) for number in range(count)]
 
 
-def _known(found: Checkpoint) -> dict[str, tuple[str, int]]:
-    content = found.content
-    known: dict[str, tuple[str, int]] = {
+def _writers_in(checkpoint: Checkpoint) -> dict[str, tuple[str, int]]:
+    content = checkpoint.content
+    writers: dict[str, tuple[str, int]] = {
         name: (step, after) for name, (step, after) in content.get("retired", {}).items()
     }
-    for step, saved in content["tasks"].items():
+    for step, tasks in content["tasks"].items():
         if content["steps"].get(step, {}).get("kind") != "Write":
             continue
-        lanes = [each.get("lane", 0) for each in saved]
+        lanes = [each.get("lane", 0) for each in tasks]
         for at, lane in enumerate(lanes):
             number = at - lanes.index(lane)
-            known[writer_name(step, number, lanes.count(lane), lane)] = step, found.number
-    return known
+            writers[writer_name(step, number, lanes.count(lane), lane)] = step, checkpoint.number
+    return writers

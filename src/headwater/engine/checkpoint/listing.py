@@ -26,7 +26,7 @@ class CheckpointSummary:
     waiting: dict[str, int] = field(default_factory=dict)  #: records on their way to each step
 
 
-def listed(folder: Path) -> list[CheckpointSummary]:
+def summaries(folder: Path) -> list[CheckpointSummary]:
     """Return the checkpoints in a folder, oldest first; RunError where it holds none."""
     if not folder.is_dir():
         raise RunError(f"there is no checkpoint {folder}: no such folder; is the path right?")
@@ -35,11 +35,11 @@ def listed(folder: Path) -> list[CheckpointSummary]:
     numbers = store.numbers()
     if not numbers:
         raise RunError(f"there is no checkpoint in {folder} yet; a run makes its first after --every")
-    found = [each for number in numbers if (each := _kept(store, number)) is not None]
-    return found or listed(folder)  # a run has replaced all of them meanwhile
+    checkpoints = [each for number in numbers if (each := _summary(store, number)) is not None]
+    return checkpoints or summaries(folder)  # a run has replaced all of them meanwhile
 
 
-def _kept(store: Store, number: int) -> CheckpointSummary | None:
+def _summary(store: Store, number: int) -> CheckpointSummary | None:
     """Return what a checkpoint holds; None for one that a run has just removed."""
     try:
         nbytes = store.nbytes(number)

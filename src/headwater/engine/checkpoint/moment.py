@@ -11,7 +11,7 @@ from headwater.data.batch import NO_WATERMARK, Batch
 from headwater.engine.checkpoint.compatibility import Compatibility
 from headwater.engine.checkpoint.in_flight import enqueue
 from headwater.engine.checkpoint.ledgers import Ledgers, writers_of
-from headwater.engine.checkpoint.recovery import Recovery, described, heading, identities
+from headwater.engine.checkpoint.recovery import Recovery, describe, heading, identities
 from headwater.engine.checkpoint.store import Checkpoint, Store
 from headwater.errors import RunError, listed
 from headwater.flow.endpoints import resume_of, tells_time
@@ -32,21 +32,21 @@ def moment_of(folder: Path, flow: Flow, *, fresh: Collection[str] = ()) -> Momen
     for their sinks is brought there, as a run in one lane would do. `fresh` are steps that the flow may not have had then.
     Raises RunError where the flow cannot go on from it.
     """
-    found = Store(folder).latest()
-    if found is None:
+    checkpoint = Store(folder).latest()
+    if checkpoint is None:
         raise RunError(f"there is no checkpoint in {folder} yet; a run makes its first after --every")
-    _check_steps(found, flow, fresh)
+    _check_steps(checkpoint, flow, fresh)
     graph = ExecutionGraph.of(flow)
     _check_instances(graph)
-    fitting = Compatibility(found, flow)
-    moment = Moment(found.number, folder / "sinks")
-    before = Recovery(found, graph)
+    fitting = Compatibility(checkpoint, flow)
+    moment = Moment(checkpoint.number, folder / "sinks")
+    before = Recovery(checkpoint, graph)
     sources = [each for each in graph.instances if each.step.is_source]
     unsent = {each.step.name: _open_source(moment, each.step, before.position(each), folder) for each in sources}
     at_rest = fitting.at_rest(unsent)
-    moment.told = _told_by_sources(flow, at_rest.content["tasks"])
+    moment.source_watermarks = _source_watermarks(flow, at_rest.content["tasks"])
     recovery = Recovery(at_rest, graph, fitting.then, fitting.now)
-    _settle_sinks(found, flow, folder)
+    _settle_sinks(checkpoint, flow, folder)
     for delivery in recovery.queues():
         if delivery.batch is not None:
             moment.waiting.setdefault(graph.instances[delivery.to].step.name, []).append(delivery.batch)
@@ -65,9 +65,9 @@ def write_moment(moment: Moment, flow: Flow, folder: Path) -> None:
     tasks: dict[str, list[Any]] = {}
     for instance in graph.instances:
         if not instance.step.is_source:
-            saved = _saved(instance, moment, watermarks[instance.index])
-            states.append(saved["state"])
-            tasks.setdefault(instance.step.name, []).append({**saved, "state": len(states) - 1, "whole": True})
+            state = _task_state(instance, moment, watermarks[instance.index])
+            states.append(state["state"])
+            tasks.setdefault(instance.step.name, []).append({**state, "state": len(states) - 1, "whole": True})
     for source, batches in moment.arrived.items():
         enqueue(flow, tasks, source, "out", batches)
     positions = {name: [_engine_position(moment, name, at)] for name, at in moment.positions.items()}
@@ -99,55 +99,55 @@ def _together(step: Step, instances: list[Instance], recovery: Recovery) -> Step
     tasks = [Task(instance, build(step), measure=False) for instance in instances]
     for task in tasks:
         recovery.load(task)
-    saved = [task.save() for task in tasks]
+    states = [task.save() for task in tasks]
     operator = tasks[0].operator
     assert operator is not None
     if step.state in ("key", "stream"):
-        for each in saved[1:]:
+        for each in states[1:]:
             operator.restore(each["state"])
-    return StepMoment(operator, min(each["watermark"] for each in saved), all(each["ended"] for each in saved))
+    return StepMoment(operator, min(each["watermark"] for each in states), all(each["ended"] for each in states))
 
 
 def _rest(folder: Path, entry: int, count: int) -> list[Batch]:
     """Return the records of an entry of a log behind its first ones."""
-    found = []
+    batches = []
     for port, batch in batches_of(entries(folder, entry, entry + 1)[0].data):
         if port != DEAD:
             if batch.length > count:
-                found.append(batch.slice(count, batch.length))
+                batches.append(batch.slice(count, batch.length))
             count = max(0, count - batch.length)
-    return found
+    return batches
 
 
-def _settle_sinks(found: Checkpoint, flow: Flow, folder: Path) -> None:
+def _settle_sinks(checkpoint: Checkpoint, flow: Flow, folder: Path) -> None:
     """Have what lanes have ready at their sinks there: elsewhere a sink has one writer, who knows nothing of theirs."""
     ledgers = Ledgers(
-        folder, found, [name for step in flow.steps.values() if step.is_sink for name in writers_of(step)]
+        folder, checkpoint, [name for step in flow.steps.values() if step.is_sink for name in writers_of(step)]
     )
     ledgers.open_retired(flow)
     ledgers.close()
-    if left := ledgers.undelivered():
+    if undelivered := ledgers.undelivered():
         raise RunError(
-            f"sink {listed(left)} has yet to be given what waits for it since the flow ran in lanes, and does not take it; "
-            "is it running? Try again when it is"
+            f"sink {listed(undelivered)} has yet to be given what waits for it since the flow ran in lanes, and does not "
+            "take it; is it running? Try again when it is"
         )
 
 
-def _told_by_sources(flow: Flow, tasks: dict[str, list[dict[str, Any]]]) -> dict[str, int]:
+def _source_watermarks(flow: Flow, tasks: dict[str, list[dict[str, Any]]]) -> dict[str, int]:
     """Return how far time has come at sources that tell it, as those know who read them."""
-    told: dict[str, list[int]] = {}
+    times_of: dict[str, list[int]] = {}
     for step in flow.steps.values():
-        for port, given in enumerate(step.inputs):
-            kind = flow.steps[given.step].kind
+        for port, edge in enumerate(step.inputs):
+            kind = flow.steps[edge.step].kind
             if isinstance(kind, Read) and tells_time(kind.source):
-                for saved in tasks.get(step.name, ()):
-                    ways = zip(saved["ports"], saved["watermarks"], strict=True)
-                    told.setdefault(given.step, []).extend(at for number, at in ways if number == port)
-    return {name: min(times) for name, times in told.items() if times}
+                for state in tasks.get(step.name, ()):
+                    ways = zip(state["ports"], state["watermarks"], strict=True)
+                    times_of.setdefault(edge.step, []).extend(at for number, at in ways if number == port)
+    return {name: min(times) for name, times in times_of.items() if times}
 
 
-def _check_steps(found: Checkpoint, flow: Flow, fresh: Collection[str]) -> None:
-    unknown = [name for name in described(flow) if name not in found.content["steps"] and name not in fresh]
+def _check_steps(checkpoint: Checkpoint, flow: Flow, fresh: Collection[str]) -> None:
+    unknown = [name for name in describe(flow) if name not in checkpoint.content["steps"] and name not in fresh]
     if unknown:
         raise RunError(
             f"flow {flow.name!r} had no step {listed(unknown)} then; run it once more where it ran, stop it, and "
@@ -168,16 +168,16 @@ def _check_instances(graph: ExecutionGraph) -> None:
 
 def _watermarks(graph: ExecutionGraph, moment: Moment) -> list[list[int]]:
     """Return how far time has come by each channel of each instance: as far as the step that sends has come."""
-    known = moment.watermarks()
-    found = [[NO_WATERMARK] * len(instance.channel_ports) for instance in graph.instances]
+    by_step = moment.watermarks()
+    watermarks = [[NO_WATERMARK] * len(instance.channel_ports) for instance in graph.instances]
     for sender in graph.instances:
         for port, routes in sender.routes.items():
             for to, channel in (target for route in routes if port != DEAD for target in route.targets):
-                found[to][channel] = known.get(sender.step.name, NO_WATERMARK)
-    return found
+                watermarks[to][channel] = by_step.get(sender.step.name, NO_WATERMARK)
+    return watermarks
 
 
-def _saved(instance: Instance, moment: Moment, watermarks: list[int]) -> dict[str, Any]:
+def _task_state(instance: Instance, moment: Moment, watermarks: list[int]) -> dict[str, Any]:
     """Return what a checkpoint has of an instance, as its task would have saved itself."""
     times = {"watermarks": watermarks, "idle": [], "ports": list(instance.channel_ports)}
     step = moment.steps.get(instance.step.name)

@@ -27,9 +27,9 @@ def roll_back(flow: Flow, checkpoint: Path) -> None:
     except RunError:  # the run that has it looks after its sinks
         return
     try:
-        found = Store(checkpoint).latest()
-        if found is None or found.content["flow"] == flow.name:
-            _roll_back(flow, checkpoint, Ledgers(checkpoint, found, ()))
+        latest = Store(checkpoint).latest()
+        if latest is None or latest.content["flow"] == flow.name:
+            _roll_back(flow, checkpoint, Ledgers(checkpoint, latest, ()))
     finally:
         lock.release()
 

@@ -120,21 +120,21 @@ class Store:
         try:
             chains = {each for number in self.numbers()[-_KEPT:] for each in self._chain(number)}
             self._since = {number: self._since[number] for number in chains}
-            needed = {Path(self._file(number)).name for number in chains}
+            live = {Path(self._file(number)).name for number in chains}
             names = self.disk.listdir(str(self.folder))
             ours = [name for name in names if name.endswith((_SUFFIX, f"{_SUFFIX}.new"))]
             states = [name for name in names if name.endswith(_STATE)]
-            self._beside = {number: found for number, found in self._beside.items() if number in chains}
+            self._beside = {number: files for number, files in self._beside.items() if number in chains}
             if states:
                 with contextlib.suppress(ValueError):  # which may need any of them, if only it could be read
-                    ours += set(states) - self._named(chains)
+                    ours += set(states) - self._state_files(chains)
             for name in ours:
-                if name not in needed:
+                if name not in live:
                     self.disk.unlink(self._path(name))
         except OSError as error:
             log.warning("cannot remove old checkpoints from %s: %s", self.folder, error.strerror)
 
-    def _named(self, numbers: Collection[int]) -> set[str]:
+    def _state_files(self, numbers: Collection[int]) -> set[str]:
         """Return the names of files that states of some checkpoints are in; ValueError where one is spoilt."""
         for number in numbers:
             if number not in self._beside:
@@ -144,7 +144,7 @@ class Store:
     def files(self, number: int) -> list[Path]:
         """Return the files that a checkpoint consists of: its own, those that it builds on, those that states are in."""
         numbers = self._chain(number)
-        return [*map(Path, map(self._file, numbers)), *map(self.folder.joinpath, sorted(self._named(numbers)))]
+        return [*map(Path, map(self._file, numbers)), *map(self.folder.joinpath, sorted(self._state_files(numbers)))]
 
     def nbytes(self, number: int) -> int:
         """Return the size of a checkpoint's file."""
@@ -162,12 +162,12 @@ class Store:
 
     def _chain(self, number: int) -> list[int]:
         """Return the checkpoints that one consists of: it, and those that it builds on; as far as can be told."""
-        found: list[int] = []
+        chain: list[int] = []
         at: int | None = number
-        while at is not None and at not in found:
-            found.append(at)
+        while at is not None and at not in chain:
+            chain.append(at)
             at = self.since(at)
-        return found
+        return chain
 
     def _head_of(self, number: int) -> int | None:
         try:
@@ -192,10 +192,10 @@ class Store:
         numbers = self.numbers()
         for number in reversed(numbers):
             try:
-                found = self.read(number, instead)
+                checkpoint = self.read(number, instead)
                 # its name may not be safe, if the run that wrote it did not live to see to it: sinks will count on it
                 self.disk.fsync_dir(str(self.folder))
-                return found
+                return checkpoint
             except ValueError as error:
                 log.warning("checkpoint %s cannot be used: %s", self._file(number), error)
             except OSError as error:
@@ -234,15 +234,15 @@ class Store:
             magic, since, length, checksum = _HEAD.unpack(head)
             if magic != _MAGIC:
                 raise ValueError("it does not begin as a checkpoint does; was it written by another version?")
-            content: dict[str, Any] = decode(self._checked(fd, length, _HEAD.size, checksum, _seed(since)))
-            states, at, named = [], _HEAD.size + length, content.pop("states")
-            self._beside[number] = {_checked_name(each[2]) for each in named if len(each) > 2}
-            for size, expected, *beside in named:
+            content: dict[str, Any] = decode(self._read_checked(fd, length, _HEAD.size, checksum, _seed(since)))
+            states, at, entries = [], _HEAD.size + length, content.pop("states")
+            self._beside[number] = {_checked_name(each[2]) for each in entries if len(each) > 2}
+            for size, expected, *beside in entries:
                 path = self._path(*beside) if beside else self._file(number)
                 stored = Stored(path, 0 if beside else at, size, expected)
                 other = None if instead is None else instead(stored)
                 if other is None:
-                    other = self._apart(stored) if beside else self._checked(fd, size, at, expected)
+                    other = self._apart(stored) if beside else self._read_checked(fd, size, at, expected)
                 states.append(other)
                 at += 0 if beside else size
         finally:
@@ -256,11 +256,11 @@ class Store:
         except FileNotFoundError:
             raise ValueError(f"{stored.path}, which has state of it, is not there") from None
         try:
-            return self._checked(fd, stored.size, 0, stored.checksum)
+            return self._read_checked(fd, stored.size, 0, stored.checksum)
         finally:
             self.disk.close(fd)
 
-    def _checked(self, fd: int, size: int, at: int, checksum: int, seed: int = 0) -> bytes:
+    def _read_checked(self, fd: int, size: int, at: int, checksum: int, seed: int = 0) -> bytes:
         """Return some bytes of a file, if they are what was written."""
         if self.disk.size(fd) < at + size:  # before memory is asked for by a length that may be none
             raise ValueError(f"it has {self.disk.size(fd):,} bytes where {at + size:,} or more were written")
@@ -301,9 +301,9 @@ class Store:
         try:
             self.disk.truncate(fd, 0)
             for part in parts:
-                left = memoryview(part)
-                while left:
-                    left = left[self.disk.write(fd, left[:_CHUNK]) :]
+                rest = memoryview(part)
+                while rest:
+                    rest = rest[self.disk.write(fd, rest[:_CHUNK]) :]
             self.disk.fsync(fd)
         finally:
             self.disk.close(fd)

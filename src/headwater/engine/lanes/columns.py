@@ -28,7 +28,7 @@ def pruned(flow: Flow, moves: list[Move]) -> dict[OutputName, Schema]:
         uses = by_declaration(step, step.inputs[0].schema) if gone else None
         if uses is not None:
             for number, (output, schema) in enumerate(step.outputs.items()):
-                left = gone if number else gone - uses.made
+                left = gone if number else gone - uses.computes
                 schemas[step.name, output] = schema.only(tuple(name for name in schema if name not in left))
     return schemas
 

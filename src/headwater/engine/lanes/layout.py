@@ -16,7 +16,7 @@ from headwater.engine.lanes.columns import pruned
 from headwater.errors import RunError
 from headwater.flow.endpoints import apart, in_order, tells_time
 from headwater.flow.flow import DEAD_LETTERS, Flow
-from headwater.flow.partitioning import Partitioning, kept, partitioning_of
+from headwater.flow.partitioning import Partitioning, names_in_output, partitioning_of
 from headwater.flow.splits import knowing_time
 from headwater.flow.steps import EventTime, Input, OutputName, Read, Step, Write
 
@@ -223,7 +223,7 @@ class _Planner:
     def _passes(self, step: Step, names: tuple[str, ...]) -> bool:
         """Say whether records spread by these columns are where every step that keeps state behind this one needs them."""
         for port in step.outputs:
-            there = kept(step, port, names)
+            there = names_in_output(step, port, names)
             for reader in self.flow.readers_of(step.name, port):
                 place = self.parts[reader.name].role
                 if place == "sink":
@@ -274,7 +274,7 @@ class _Planner:
     def _pass_on(self, step: Step, names: tuple[str, ...] | None) -> None:
         """Take note of what the key columns are called in the outputs of a step."""
         for port in step.outputs:
-            found = None if names is None else kept(step, port, names)
+            found = None if names is None else names_in_output(step, port, names)
             if found is not None:
                 self.held[step.name, port] = found
 

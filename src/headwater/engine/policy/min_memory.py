@@ -31,12 +31,12 @@ class MinMemory:
     def _steepest(self, start: int, scheduler: Scheduler) -> float:
         best = -float("inf")
         # the share of a record that is left, and the time it took, along the way with the greatest cost
-        size, spent, at = 1.0, 0.0, start
+        size, time_ns, at = 1.0, 0.0, start
         while True:
-            spent += size * max(scheduler.cost_ns[at], 1.0)
+            time_ns += size * max(scheduler.cost_ns[at], 1.0)
             targets = scheduler.downstream[at]
             size = size * scheduler.out_ratio[at] if targets else 0.0
-            best = max(best, (1.0 - size) / spent)
+            best = max(best, (1.0 - size) / time_ns)
             if not targets:
                 return best
             at = max(targets, key=scheduler.cost_ns.__getitem__)

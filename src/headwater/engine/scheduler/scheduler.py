@@ -96,7 +96,8 @@ class Scheduler:
         self._short: set[int] = set()
         self._short_ns = 0  #: when the last of them began
         self.decisions = 0
-        self._seen, self._seen_ns = -1, 0  #: how many decisions there were at a look, and when that first saw so many
+        #: how many decisions there were at the last look, and when a look first saw so many
+        self._last_decisions, self._last_decisions_ns = -1, 0
 
     # -- events -------------------------------------------------------------------------------------------------------
 
@@ -172,20 +173,20 @@ class Scheduler:
         if not ready:
             return None
         self.decisions += 1
-        chosen = next(iter(ready)) if len(ready) == 1 else self.policy.pick(ready, self)
-        del self.ready[chosen]
-        waiting = self.waiting[chosen]
-        count = self._batch_size(chosen)
-        self.waiting[chosen] = waiting = waiting - count
-        limit = self.limits[chosen]
-        if self._full[chosen] and waiting < limit:
-            self._full[chosen] = False
-            for source in self.upstream[chosen]:
+        instance = next(iter(ready)) if len(ready) == 1 else self.policy.pick(ready, self)
+        del self.ready[instance]
+        waiting = self.waiting[instance]
+        count = self._batch_size(instance)
+        self.waiting[instance] = waiting = waiting - count
+        limit = self.limits[instance]
+        if self._full[instance] and waiting < limit:
+            self._full[instance] = False
+            for source in self.upstream[instance]:
                 self._blocked[source] -= 1
                 self._make_ready(source)
-        self.throttle.shrank(chosen, waiting, limit)
+        self.throttle.shrank(instance, waiting, limit)
         self.at_work += 1
-        return self._begin(chosen, count, now_ns)
+        return self._begin(instance, count, now_ns)
 
     def wants_worker(self, now_ns: int = 0) -> bool:
         """Say whether one more worker would be given something to do."""
@@ -211,12 +212,12 @@ class Scheduler:
         """
         if self.resting:
             self._wake_rested(now_ns)
-        if self.decisions != self._seen:
-            self._seen, self._seen_ns = self.decisions, now_ns
-        stuck = bool(self.ready) and self.at_work >= self.workers and now_ns - self._seen_ns >= STUCK_NS
+        if self.decisions != self._last_decisions:
+            self._last_decisions, self._last_decisions_ns = self.decisions, now_ns
+        stuck = bool(self.ready) and self.at_work >= self.workers and now_ns - self._last_decisions_ns >= STUCK_NS
         if stuck:
             self.workers += 1
-            self._seen_ns = now_ns
+            self._last_decisions_ns = now_ns
         return stuck
 
     def _batch_size(self, instance: int) -> int:
@@ -252,20 +253,20 @@ class Scheduler:
             self._short_ns = now_ns
         inline: list[int] = []
         if self._inline_after[instance]:
-            left_ns = LONG_NS - self.cost_ns[instance] * count
-            self._reserve(instance, count * self.out_ratio[instance], left_ns, inline)
+            budget_ns = LONG_NS - self.cost_ns[instance] * count
+            self._reserve(instance, count * self.out_ratio[instance], budget_ns, inline)
         return Activation(instance, count, tuple(inline), long, by_source)
 
-    def _reserve(self, sender: int, records: float, left_ns: float, inline: list[int]) -> float:
+    def _reserve(self, sender: int, records: float, budget_ns: float, inline: list[int]) -> float:
         """Set those apart behind a sender that are idle and take no longer than is left, and those behind them."""
         for each in self._inline_after[sender]:
             idle = not (self.waiting[each] or self.running[each] or self._blocked[each] or each in self.resting)
-            if idle and 0 < self.cost_ns[each] * records < left_ns:
+            if idle and 0 < self.cost_ns[each] * records < budget_ns:
                 self.running[each] = True
                 inline.append(each)
-                left_ns -= self.cost_ns[each] * records
-                left_ns = self._reserve(each, records * self.out_ratio[each], left_ns, inline)
-        return left_ns
+                budget_ns -= self.cost_ns[each] * records
+                budget_ns = self._reserve(each, records * self.out_ratio[each], budget_ns, inline)
+        return budget_ns
 
     def _make_ready(self, instance: int) -> None:
         free = not self.running[instance] and not self._blocked[instance] and instance not in self.resting

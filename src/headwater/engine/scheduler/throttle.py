@@ -24,8 +24,8 @@ class Throttle:
         self, downstream: Sequence[Sequence[int]], sources: Iterable[int], dead_letters: Iterable[int] = ()
     ) -> None:
         """Take the instances that each instance feeds, those that are sources, and those that dead letters are sent to."""
-        self._reach = {source: _reached(downstream, [source]) for source in sources}
-        self._of_dead_letters = _reached(downstream, dead_letters)
+        self._reach = {source: _downstream_of(downstream, [source]) for source in sources}
+        self._of_dead_letters = _downstream_of(downstream, dead_letters)
         self._broken: set[int] = set()  #: instances that dead letters have come from
         self.full: set[int] = set()  #: instances whose queues are near their bound
         self.held: frozenset[int] = frozenset()  #: the sources that must wait; replaced and never changed
@@ -70,13 +70,13 @@ class Throttle:
         return self.held != before
 
 
-def _reached(downstream: Sequence[Sequence[int]], starts: Iterable[int]) -> set[int]:
+def _downstream_of(downstream: Sequence[Sequence[int]], starts: Iterable[int]) -> set[int]:
     """Return what can be reached from some instances, themselves included."""
-    reached: set[int] = set()
+    instances: set[int] = set()
     waiting = list(starts)
     while waiting:
         at = waiting.pop()
-        if at not in reached:
-            reached.add(at)
+        if at not in instances:
+            instances.add(at)
             waiting += downstream[at]
-    return reached
+    return instances

@@ -18,7 +18,7 @@ from headwater.flow.endpoints import (
     commit,
     dropped_by,
     known_of,
-    opened,
+    open_reader,
     position_of,
     recognizes,
     resume_of,
@@ -27,7 +27,7 @@ from headwater.flow.steps import OnTheWay
 from headwater.io.files import is_full
 from headwater.io.log import Log
 from headwater.io.receiving.rounds import last_in, packed
-from headwater.operators.operator import DEAD, rejected
+from headwater.operators.operator import DEAD, rejection_letter
 
 log = logging.getLogger(__name__)
 
@@ -58,7 +58,7 @@ class Receiver:
             last = last_in(folder, self.log.end)
             self._last = last.position
             if not last.ended:
-                self._reader = opened(source, self._reject, last.position)
+                self._reader = open_reader(source, self._reject, last.position)
                 if way:
                     from headwater.io.aligned import aligned
 
@@ -155,4 +155,4 @@ class Receiver:
         return known_of(reader) if self._recognizes else position_of(reader) if self._resumes else None
 
     def _reject(self, text: str, error: str) -> None:
-        self._letters.append(rejected(self._step, text, error))
+        self._letters.append(rejection_letter(self._step, text, error))

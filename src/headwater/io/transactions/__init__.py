@@ -18,7 +18,7 @@ from uuid import uuid4
 
 from headwater.data.schema import Schema
 from headwater.errors import FlowError
-from headwater.flow.endpoints import Ledger, Transaction, delivery_of, described, is_remote
+from headwater.flow.endpoints import Ledger, Transaction, delivery_of, is_remote, label_of
 
 
 def transaction_of(sink: Any, schema: Schema, ledger: Ledger) -> Transaction:
@@ -35,7 +35,7 @@ def transaction_of(sink: Any, schema: Schema, ledger: Ledger) -> Transaction:
         return Direct(sink, schema, ledger)
     if begin is None:
         raise FlowError(
-            f"{described(sink)} says that it is transactional, and has no method transaction(schema, ledger)"
+            f"{label_of(sink)} says that it is transactional, and has no method transaction(schema, ledger)"
         )
     opened: Transaction = begin(schema, ledger)
     return opened

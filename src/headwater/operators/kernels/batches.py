@@ -10,17 +10,17 @@ NONE = -(2**63)  #: no batch is open
 
 
 @kernel
-def batches_by_length(windows, size, number, held, out):
+def batches_by_length(windows, size, number, counts, out):
     """Count `size` records into each batch; the batch is over with its last one."""
     for i in range(len(windows)):
         w = windows[i]
-        if held[w] == NONE:
-            held[w] = 0
+        if counts[w] == NONE:
+            counts[w] = 0
         out[i] = number[w]
-        held[w] += 1
-        if held[w] == size:
+        counts[w] += 1
+        if counts[w] == size:
             number[w] += 1
-            held[w] = 0
+            counts[w] = 0
 
 
 @kernel

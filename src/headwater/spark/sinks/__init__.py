@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headwater.errors import RunError
-from headwater.flow.endpoints import NumberedWriter, check_sink, delivery_of, described, is_remote
+from headwater.flow.endpoints import NumberedWriter, check_sink, delivery_of, is_remote, label_of
 from headwater.flow.flow import Flow
 from headwater.flow.steps import Input, Step, Write
 from headwater.io.transactions import ledger_of, transaction_of
@@ -32,7 +32,7 @@ def check(flow: Flow, checkpoint: Checkpoint | None = None) -> None:
                 check_sink(sink, schema)
                 if checkpoint is not None and checkpoint.is_far and is_remote(sink):
                     raise RunError(
-                        f"sink {step.name!r} keeps records on disk until {described(sink)} has them, and checkpoint "
+                        f"sink {step.name!r} keeps records on disk until {label_of(sink)} has them, and checkpoint "
                         f"{checkpoint} is no folder of this machine; give one, or write what Spark writes itself"
                     )
             else:

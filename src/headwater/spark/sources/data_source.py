@@ -21,7 +21,7 @@ from headwater.data.frames import pack
 from headwater.errors import HeadwaterError, RunError
 from headwater.flow.endpoints import Reject
 from headwater.flow.ranges import Offset, Ranges
-from headwater.operators.operator import DEAD, rejected
+from headwater.operators.operator import DEAD, rejection_letter
 from headwater.spark.broadcast import received, send
 from headwater.spark.daemon import SHARED, preload
 from headwater.spark.envelope import ROW, OfSplit, Row
@@ -137,7 +137,7 @@ class PieceReader:
         letters: list[Batch] = []
 
         def reject(text: str, error: str) -> None:
-            letters.append(rejected(self._step, text, error))
+            letters.append(rejection_letter(self._step, text, error))
 
         if piece is not None:
             for batch in self._read(piece, reject):

@@ -19,7 +19,7 @@ from headwater.flow.ranges import Sizes
 from headwater.io.kafka import Kafka
 from headwater.io.mqtt import text_column
 from headwater.io.records import JsonDecoder
-from headwater.operators.operator import DEAD, rejected
+from headwater.operators.operator import DEAD, rejection_letter
 from headwater.spark.envelope import ROW, OfSplit
 from headwater.spark.sources.control import SourceControl
 from headwater.spark.sources.data_source import Prefix, in_arrow
@@ -179,7 +179,7 @@ def records(step: str, source: Kafka, tables: Iterator[Any]) -> Iterator[tuple[i
     for table in tables:
         letters: list[tuple[str, str]] = []
         batch = _batch(table, source, decoder, lambda text, error, to=letters: to.append((text, error)))  # type: ignore[misc]
-        yield from ((DEAD, rejected(step, text, error)) for text, error in letters)
+        yield from ((DEAD, rejection_letter(step, text, error)) for text, error in letters)
         if batch.length:
             yield 0, batch
 

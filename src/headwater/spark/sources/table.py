@@ -15,7 +15,7 @@ from headwater.io.mqtt import text_column
 from headwater.io.records import JsonDecoder
 from headwater.io.spark_table import SparkTable
 from headwater.io.urls import path_in
-from headwater.operators.operator import DEAD, rejected
+from headwater.operators.operator import DEAD, rejection_letter
 from headwater.spark.envelope import ROW, OfSplit
 from headwater.spark.frames import SQL, named
 from headwater.spark.progress import cause_in
@@ -178,7 +178,7 @@ def _of_lines(step: str, source: SparkTable, is_json: bool) -> Callable[[Any], I
             letters: list[Batch] = []
 
             def refuse(number: int, text: bytes, reason: str) -> None:
-                letters.append(rejected(step, text.decode(errors="replace"), reason))
+                letters.append(rejection_letter(step, text.decode(errors="replace"), reason))
 
             batch = decoder.batch(lines, refuse)
             yield from ((DEAD, letter) for letter in letters)
@@ -194,7 +194,7 @@ def _of_columns(step: str, schema: Any) -> Callable[[Any], Iterator[tuple[int, B
     def made(table: Any) -> Iterator[tuple[int, Batch]]:
         broken = table.column(_BROKEN)
         for text in broken.drop_null().to_pylist():
-            yield DEAD, rejected(step, text, "its values do not fit the columns")
+            yield DEAD, rejection_letter(step, text, "its values do not fit the columns")
         table = table.filter(broken.is_null())
         if table.num_rows:
             yield 0, batch_of(table, schema)
