@@ -4,7 +4,7 @@ import pytest
 
 from headwater.cli.address import address_of
 from headwater.cli.question import whole
-from headwater.cli.run import parsed_lanes, parsed_take
+from headwater.cli.run import parse_lanes, parse_take
 from headwater.errors import PlacementError, RunError
 
 
@@ -28,7 +28,7 @@ def test_what_has_no_port_is_refused_be_it_a_digit_of_another_kind(given):
 
 
 def test_a_number_that_is_raised_or_in_a_circle_is_no_whole_number():
-    for read in (parsed_take, parsed_lanes):
+    for read in (parse_take, parse_lanes):
         with pytest.raises(RunError, match=r"a number of .* above 0; got '\u00b2'"):
             read("\u00b2")
     with pytest.raises(PlacementError, match="--top needs a whole number; got '\u2460'"):

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from headwater.cli.forward import parsed
+from headwater.cli.forward import parse
 from headwater.errors import FlowError
 
 FLOW = """
@@ -94,11 +94,11 @@ def test_settings_that_cannot_be_meant_are_told(typed, tmp_path, given, told):
 
 
 def test_settings_are_read():
-    folder, settings = parsed("a/b, full=drop oldest,order=newest")
+    folder, settings = parse("a/b, full=drop oldest,order=newest")
     assert str(folder) == "a/b"
     assert settings == {"full": "drop oldest", "order": "newest"}
     with pytest.raises(FlowError):
-        parsed("")
+        parse("")
 
 
 def test_a_flow_without_a_network_has_nothing_to_forward(typed, tmp_path):

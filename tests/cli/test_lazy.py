@@ -24,13 +24,13 @@ def test_help_imports_neither_numbers_nor_columns_nor_any_command():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stderr.strip() == "[]"
-    assert all(name in done.stdout for name in Commands.known)
+    assert all(name in done.stdout for name in Commands.registry)
 
 
-@pytest.mark.parametrize("name", list(Commands.known))
+@pytest.mark.parametrize("name", list(Commands.registry))
 def test_what_help_says_of_a_command_is_what_the_command_says(name):
-    listed = Commands.known[name]
-    paragraph = listed.loaded().help.split("\n\n")[0].replace("\n", " ")
+    listed = Commands.registry[name]
+    paragraph = listed.load_command().help.split("\n\n")[0].replace("\n", " ")
     assert paragraph == listed.about
 
 

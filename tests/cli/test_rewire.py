@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from headwater import Flow, engine, io
-from headwater.cli.rewire import rewired
+from headwater.cli.rewire import rewire
 from headwater.errors import FlowError
 from headwater_bench.riot.city import CityStream
 from headwater_bench.riot.datasets import CITY
@@ -24,7 +24,7 @@ def a_flow(schema):
 
 
 def test_four_instances_of_a_sink_do_not_overwrite_each_other_in_a_file(tmp_path):
-    report = engine.run(rewired(a_flow({"n": int, "x": "float32"}), output=tmp_path), take=10)
+    report = engine.run(rewire(a_flow({"n": int, "x": "float32"}), output=tmp_path), take=10)
     with (tmp_path / "out.csv").open() as lines:
         rows = list(csv.DictReader(lines))
     assert sorted(int(row["n"]) for row in rows) == list(range(5000))
@@ -32,13 +32,13 @@ def test_four_instances_of_a_sink_do_not_overwrite_each_other_in_a_file(tmp_path
 
 
 def test_a_32_bit_float_is_written_with_no_more_digits_than_it_has(tmp_path):
-    engine.run(rewired(a_flow({"n": int, "x": "float32"}), output=tmp_path))
+    engine.run(rewire(a_flow({"n": int, "x": "float32"}), output=tmp_path))
     assert "1,0.1\n" in (tmp_path / "out.csv").read_text()
     schema = {"n": int, "x": "float32", "more": object}
     flow = Flow("g")
     made = flow.read("records", io.Items([{"n": 1, "x": 0.1, "more": [1]}, {"n": 2, "x": None, "more": 2}], schema))
     made.write("out", io.Discard())
-    engine.run(rewired(flow, output=tmp_path / "json"))
+    engine.run(rewire(flow, output=tmp_path / "json"))
     found = [json.loads(line) for line in (tmp_path / "json" / "out.jsonl").read_text().splitlines()]
     assert [record["x"] for record in found] == [0.1, None]
 
@@ -80,7 +80,7 @@ def test_an_endless_generator_is_run_at_another_rate_and_a_broker_cannot_be_repl
         return flow
 
     ticks = io.Generate(lambda n: {"n": n}, {"n": int, "at": "time"}, 1.0, time="at")
-    report = engine.run(rewired(endless(ticks), rate=2000), seconds=0.2)
+    report = engine.run(rewire(endless(ticks), rate=2000), seconds=0.2)
     assert report.last.records_in > 1
     with pytest.raises(FlowError, match=r"--rate replays what a source holds, and .* has no end"):
-        rewired(endless(io.Mqtt("mqtt://broker", "a", {"n": int})), rate=2000)
+        rewire(endless(io.Mqtt("mqtt://broker", "a", {"n": int})), rate=2000)

@@ -5,7 +5,7 @@ from types import ModuleType
 
 import pytest
 
-from headwater.cli.shipping import shipped
+from headwater.cli.shipping import shipment
 
 FLOW = b"import tank_levels\nflow = None\n"
 
@@ -25,7 +25,7 @@ def test_a_flow_whose_name_would_be_that_of_a_module_beside_it_gets_another(tmp_
     (tmp_path / "tank-levels.py").write_bytes(FLOW)
     imported(monkeypatch, tmp_path / beside)
     imported(monkeypatch, tmp_path / "tank_levels_flow.py")
-    reference, files = shipped(f"{tmp_path / 'tank-levels.py'}:flow", "flow")
+    reference, files = shipment(f"{tmp_path / 'tank-levels.py'}:flow", "flow")
     assert reference == "tank_levels_flow_flow:flow"
     assert files == {
         "tank_levels_flow_flow.py": FLOW,
@@ -38,6 +38,6 @@ def test_a_flow_keeps_its_name_otherwise(tmp_path, monkeypatch):
     (tmp_path / "tanks.py").write_bytes(FLOW)
     imported(monkeypatch, tmp_path / "tanks.py", FLOW)
     imported(monkeypatch, tmp_path / "tank_levels.py")
-    reference, files = shipped(f"{tmp_path / 'tanks.py'}:flow", "flow")
+    reference, files = shipment(f"{tmp_path / 'tanks.py'}:flow", "flow")
     assert reference == "tanks:flow"
     assert files == {"tanks.py": FLOW, "tank_levels.py": b"LEVELS = 3\n"}

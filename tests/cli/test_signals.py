@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from headwater import Flow, engine, io
-from headwater.cli.signals import stopped_by_signals
+from headwater.cli.signals import stop_on_signals
 from headwater.engine.lanes.child import other_threads
 
 
@@ -16,7 +16,7 @@ from headwater.engine.lanes.child import other_threads
 def test_a_signal_before_the_run_is_there_drains_it_as_soon_as_it_is(number, capfd):
     flow, seen = Flow("endless"), io.Collect()
     flow.read("r", io.Generate(lambda n: {"n": n}, {"n": int}, rate=1000)).write("w", seen)
-    with stopped_by_signals() as started:
+    with stop_on_signals() as started:
         os.kill(os.getpid(), number)
         run = engine.start(flow)
         started(run)
@@ -28,14 +28,14 @@ def test_a_signal_before_the_run_is_there_drains_it_as_soon_as_it_is(number, cap
 
 
 def test_a_signal_before_lanes_are_there_starts_no_thread_beside_which_they_could_not_be_forked(capfd):
-    with stopped_by_signals():
+    with stop_on_signals():
         os.kill(os.getpid(), signal.SIGTERM)
         assert other_threads() == []
     assert "stopping as soon as it has started" in capfd.readouterr().err
 
 
 def test_a_second_signal_does_not_wait_for_the_start():
-    with stopped_by_signals():
+    with stop_on_signals():
         os.kill(os.getpid(), signal.SIGTERM)
         with pytest.raises(KeyboardInterrupt):
             os.kill(os.getpid(), signal.SIGINT)

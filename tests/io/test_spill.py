@@ -73,7 +73,7 @@ def test_the_limit_refuses_a_batch_and_keeps_the_others(tmp_path):
 def test_a_full_disk_is_one_clear_error(tmp_path, monkeypatch):
     """The kernel itself says that the device is full."""
     with Path("/dev/full").open("r+b", buffering=0) as full:
-        monkeypatch.setattr(spill, "opened", lambda directory: full)
+        monkeypatch.setattr(spill, "open_nameless", lambda directory: full)
         queue = SpillFile(tmp_path)
         with pytest.raises(InputError, match=r"the disk is full; free some space"):
             queue.append(numbered(1))

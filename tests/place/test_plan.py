@@ -320,10 +320,10 @@ def test_how_often_checkpoints_are_made_is_asked_for_kept_in_the_plan_and_taken_
     ran(*ASKED, "--every", "1 s", "--output", "plan.json")
     assert Plan.load("plan.json").every == "1 s"
     given = {"inputs": [], "output": None, "rate": None, "every": None}
-    assert submission("plan.json", None, given, Terms()).deployed().every == "1 s"
-    assert submission("plan.json", None, given | {"every": "50 ms"}, Terms()).deployed().every == "50 ms"
+    assert submission("plan.json", None, given, Terms()).deployment().every == "1 s"
+    assert submission("plan.json", None, given | {"every": "50 ms"}, Terms()).deployment().every == "50 ms"
     dataclasses.replace(Plan.load("plan.json"), every=None).save("plan.json")
-    assert submission("plan.json", None, given, Terms()).deployed().every == "250 ms"
+    assert submission("plan.json", None, given, Terms()).deployment().every == "250 ms"
 
 
 def test_a_plan_is_played_from_anywhere_and_at_other_rates(farm, monkeypatch):

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from headwater import engine
-from headwater.cli.rewire import rewired
+from headwater.cli.rewire import rewire
 from headwater.data.batch import Batch, stamped
 from headwater.data.column import Text
 from headwater.data.schema import Schema
@@ -42,7 +42,7 @@ def table(path: Path) -> list[dict[str, str]]:
 
 
 def test_etl_writes_rows_and_messages_in_the_order_of_its_input(message_file, tmp_path):
-    report = engine.run(rewired(flow_named("etl"), inputs=[str(message_file)], output=tmp_path / "out"), take=3)
+    report = engine.run(rewire(flow_named("etl"), inputs=[str(message_file)], output=tmp_path / "out"), take=3)
     rows = table(tmp_path / "out" / "insert.csv")
     assert [int(row["msg"]) for row in rows] == list(range(1, 121))
     written = (tmp_path / "out" / "publish.jsonl").read_text().splitlines()
@@ -51,7 +51,7 @@ def test_etl_writes_rows_and_messages_in_the_order_of_its_input(message_file, tm
 
 
 def test_stats_writes_results_by_message_and_what_the_filter_says(message_file, tmp_path):
-    engine.run(rewired(flow_named("stats"), inputs=[str(message_file)], output=tmp_path / "out"))
+    engine.run(rewire(flow_named("stats"), inputs=[str(message_file)], output=tmp_path / "out"))
     results = table(tmp_path / "out" / "publish.csv")
     assert [int(row["msg"]) for row in results] == sorted(int(row["msg"]) for row in results)
     assert [row["obs"] for row in results[:5]] == [
@@ -65,18 +65,18 @@ def test_stats_writes_results_by_message_and_what_the_filter_says(message_file, 
 
 
 def test_stats_also_reads_the_annotated_rows_that_etl_writes(message_file, tmp_path):
-    engine.run(rewired(flow_named("etl"), inputs=[str(message_file)], output=tmp_path / "etl"))
+    engine.run(rewire(flow_named("etl"), inputs=[str(message_file)], output=tmp_path / "etl"))
     rows = table(tmp_path / "etl" / "insert.csv")
     lines = tmp_path / "rows.csv"
     lines.write_text("".join(",".join(list(row.values())[1:]) + "\n" for row in rows))
-    report = engine.run(rewired(flow_named("stats"), inputs=[str(lines)], output=tmp_path / "stats"))
+    report = engine.run(rewire(flow_named("stats"), inputs=[str(lines)], output=tmp_path / "stats"))
     assert report.dead_letters == 0
     first = table(tmp_path / "stats" / "kalman.csv")[0]
     assert float(first["value"]) == pytest.approx(30.125 / 30.445 * float(rows[0]["temperature"]), rel=1e-6)
 
 
 def test_pred_writes_a_class_and_an_error_for_each_message(message_file, tmp_path):
-    engine.run(rewired(flow_named("pred"), inputs=[str(message_file)], output=tmp_path / "out"))
+    engine.run(rewire(flow_named("pred"), inputs=[str(message_file)], output=tmp_path / "out"))
     results = table(tmp_path / "out" / "publish.csv")
     assert [row["kind"] for row in results] == ["DTC", "MLR"] * 120
     assert len(table(tmp_path / "out" / "mlr.csv")) == 120
@@ -85,7 +85,7 @@ def test_pred_writes_a_class_and_an_error_for_each_message(message_file, tmp_pat
 def test_train_makes_models_of_a_whole_file(tmp_path):
     path = tmp_path / "rows.csv"
     path.write_bytes(generated_table(stream("CITY").dataset, 300).rows(0, 300))
-    engine.run(rewired(flow_named("train"), inputs=[str(path)], output=tmp_path / "out"))
+    engine.run(rewire(flow_named("train"), inputs=[str(path)], output=tmp_path / "out"))
     announced = table(tmp_path / "out" / "publish.csv")
     models = [load(tmp_path / "out" / row["model"]) for row in announced]
     assert [type(model) for model in models] == [TreeModel, LinearModel]
@@ -95,7 +95,7 @@ def test_train_makes_models_of_a_whole_file(tmp_path):
 @pytest.mark.parametrize("name", ["etl", "stats", "pred", "train"])
 def test_a_bundled_flow_runs_at_a_rate_for_a_time_and_loses_nothing(name):
     rate = 20 if name == "train" else 500
-    report = engine.run(rewired(flow_named(name), rate=rate), seconds=0.3)
+    report = engine.run(rewire(flow_named(name), rate=rate), seconds=0.3)
     steps = report.last.steps
     assert report.last.records_in > 0
     assert (report.dead_letters, report.left, report.shed) == (0, 0, {})
@@ -105,7 +105,7 @@ def test_a_bundled_flow_runs_at_a_rate_for_a_time_and_loses_nothing(name):
 
 
 def test_a_file_can_be_sent_over_and_over_at_a_rate(message_file):
-    run = engine.start(rewired(flow_named("pred"), inputs=[str(message_file)], rate=2000))
+    run = engine.start(rewire(flow_named("pred"), inputs=[str(message_file)], rate=2000))
     wait_until(lambda: run.sample().records_in > 120, "the file once more")
     run.stop()
     assert run.wait().left == 0
@@ -113,9 +113,9 @@ def test_a_file_can_be_sent_over_and_over_at_a_rate(message_file):
 
 def test_train_and_pred_meet_in_the_folder_that_the_environment_names(tmp_path, monkeypatch):
     monkeypatch.setenv("HEADWATER_RIOT_MODELS", str(tmp_path / "models"))
-    engine.run(rewired(flow_named("train"), rate=50), seconds=0.2)
+    engine.run(rewire(flow_named("train"), rate=50), seconds=0.2)
     assert list((tmp_path / "models").glob("CITY-*.model"))
-    report = engine.run(rewired(flow_named("pred"), rate=200), seconds=0.3)
+    report = engine.run(rewire(flow_named("pred"), rate=200), seconds=0.3)
     assert report.last.steps["load"].records_out > 0
     assert report.last.steps["messages"].records_in > 0
     assert report.dead_letters == 0
@@ -125,7 +125,7 @@ def test_an_unknown_flow_and_a_missing_file_are_named(tmp_path):
     with pytest.raises(FlowError, match=r"there is no bundled flow 'elt'; flows are .*; did you mean 'etl'"):
         flow_named("elt")
     with pytest.raises(FlowError, match=r"--input names .*gone\.csv': there is no such file"):
-        rewired(flow_named("etl"), inputs=[str(tmp_path / "gone.csv")])
+        rewire(flow_named("etl"), inputs=[str(tmp_path / "gone.csv")])
 
 
 def test_records_of_several_writers_come_out_sorted_and_otherwise_as_they_came():

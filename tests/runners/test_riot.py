@@ -11,7 +11,7 @@ import pytest
 from headwater import engine
 from headwater import spark as on_spark
 from headwater.cli.locate import find_flow
-from headwater.cli.rewire import rewired
+from headwater.cli.rewire import rewire
 from headwater.flow.ranges import Sizes
 from headwater_bench.riot import samples
 from headwater_bench.riot.generate import messages, stream
@@ -22,7 +22,7 @@ SMALL = Sizes(parallel=2, batch_bytes=2**17, piece_bytes=2**15)
 
 
 def ran(name, source, folder, run, **options):
-    report = run(rewired(find_flow(f"riot:{name}"), inputs=[str(source)], output=folder), **options)
+    report = run(rewire(find_flow(f"riot:{name}"), inputs=[str(source)], output=folder), **options)
     return report, {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
 
 

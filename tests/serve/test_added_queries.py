@@ -10,7 +10,7 @@ pytest.importorskip("lark")
 
 from headwater import Flow, col, engine, io
 from headwater.errors import FlowError, HeadwaterError, RunError
-from headwater.serve.added_queries import add_to, check_name, with_queries, written
+from headwater.serve.added_queries import add_to, check_name, toml_of, with_queries
 from headwater.serve.settings import AddedQuery, read_settings
 
 
@@ -20,7 +20,7 @@ def test_whatever_a_query_says_is_read_back_as_it_was(query, output, step):
         (query + output + step).encode()
     except UnicodeEncodeError:
         return  # no text that anybody could send
-    found = tomllib.loads(written("low", AddedQuery(query, output, step)))["queries"]["low"]
+    found = tomllib.loads(toml_of("low", AddedQuery(query, output, step)))["queries"]["low"]
     assert found["query"].strip("\n") == query.strip("\n")
     assert (found["output"], found.get("step", "")) == (output, step)
 

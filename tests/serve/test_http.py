@@ -15,8 +15,8 @@ from headwater.serve.folder import Folder
 from headwater.serve.home import Home
 from headwater.serve.http import Server
 from headwater.serve.notify import Notifier
-from headwater.serve.openapi import described
-from headwater.serve.routes import ROUTES, Request, answered
+from headwater.serve.openapi import openapi_document
+from headwater.serve.routes import ROUTES, Request, answer_request
 from headwater.serve.schemas import SCHEMAS
 from headwater.serve.service import Service
 
@@ -65,7 +65,7 @@ def ask(server):
 
 def test_the_openapi_document_describes_every_route_and_no_other(ask):
     status, document = ask("/openapi.json", Authorization=None)
-    assert (status, document) == (200, json.loads(json.dumps(described())))
+    assert (status, document) == (200, json.loads(json.dumps(openapi_document())))
     told = {(method.upper(), path) for path, item in document["paths"].items() for method in item}
     assert told == {(route.method, route.path) for route in ROUTES}
     named = set(re.findall(r"#/components/schemas/(\w+)", json.dumps(document)))
@@ -180,7 +180,7 @@ def test_a_step_that_is_not_there_is_not_found_and_one_that_cannot_be_looked_at_
         def graph_of(self, name):
             return json.dumps({"steps": [{"name": "sound"}]}).encode()
 
-    found = answered(
+    found = answer_request(
         "GET", "/api/v1/flows/levels/records", lambda names: Request(Flows(), names, {"step": step, "limit": "1"})
     )
     assert found.status == status

@@ -81,10 +81,10 @@ def test_a_history_is_bounded_in_time_and_bytes():
 
 
 def test_a_token_is_made_for_its_owner_alone_and_kept(tmp_path):
-    token = token_of(tmp_path / "token", given=False)
+    token = token_of(tmp_path / "token", must_exist=False)
     assert (tmp_path / "token").stat().st_mode & 0o777 == 0o600
     assert len(token) > 30
-    assert token_of(tmp_path / "token", given=False) == token
+    assert token_of(tmp_path / "token", must_exist=False) == token
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_a_token_that_is_none_is_refused(tmp_path, text, mode, said):
     (tmp_path / "token").write_text(text)
     (tmp_path / "token").chmod(mode)
     with pytest.raises(RunError, match=said):
-        token_of(tmp_path / "token", given=True)
+        token_of(tmp_path / "token", must_exist=True)
 
 
 def test_names_of_flows_cannot_leave_the_state_folder(tmp_path, monkeypatch):

@@ -10,7 +10,7 @@ pytest.importorskip("lark")
 
 from headwater.errors import HeadwaterError, RunError
 from headwater.serve.messages import Trial
-from headwater.serve.trial import tried, tried_on_file
+from headwater.serve.trial import try_on_file, try_on_records
 from headwater.serve.trials import Trials
 from waiting import wait_until
 
@@ -19,7 +19,7 @@ RECORDS = [{"tank": "a", "height": 10.0}, {"tank": "b", "height": 200.0}]
 
 
 def test_it_says_what_the_query_finds():
-    found = tried("from levels[height < 150] select tank", "levels", SCHEMA, RECORDS)
+    found = try_on_records("from levels[height < 150] select tank", "levels", SCHEMA, RECORDS)
     assert found == {
         "fault": None,
         "stream": "levels",
@@ -40,14 +40,14 @@ def test_it_says_what_the_query_finds():
     ],
 )
 def test_it_says_where_a_text_is_wrong(text, line, column, offending):
-    fault = tried(text, "levels", SCHEMA, RECORDS)["fault"]
+    fault = try_on_records(text, "levels", SCHEMA, RECORDS)["fault"]
     assert (fault["line"], fault["column"], fault["offending"]) == (line, column, offending)
     assert fault["says"]
 
 
 def test_a_text_is_checked_also_where_no_record_passed():
-    assert tried("from levels select tnak", "levels", SCHEMA, [])["fault"] is not None
-    assert tried("from levels select tank", "levels", SCHEMA, [])["matches"] == []
+    assert try_on_records("from levels select tnak", "levels", SCHEMA, [])["fault"] is not None
+    assert try_on_records("from levels select tank", "levels", SCHEMA, [])["matches"] == []
 
 
 @pytest.fixture
@@ -58,10 +58,10 @@ def levels(tmp_path):
 
 
 def test_of_a_file_all_is_asked_and_the_first_matches_are_told(levels):
-    found = tried_on_file("from levels[height >= 100] select tank", "levels", levels, most=3)
+    found = try_on_file("from levels[height >= 100] select tank", "levels", levels, most=3)
     assert (found["looked_at"], found["found"], len(found["matches"])) == (500, 400, 3)
     assert found["matches"][0] == {"tank": "t1"}
-    text_alone = tried_on_file("from levels select tnak", "levels", levels, most=0)
+    text_alone = try_on_file("from levels select tnak", "levels", levels, most=0)
     assert (text_alone["fault"]["offending"], text_alone["looked_at"]) == ("tnak", 0)
     assert text_alone["columns"] == {"tank": "text", "height": "int"}
 
@@ -69,7 +69,7 @@ def test_of_a_file_all_is_asked_and_the_first_matches_are_told(levels):
 def test_a_file_that_is_none_is_told(tmp_path):
     (tmp_path / "levels.txt").write_text("")
     with pytest.raises(HeadwaterError, match="files end in"):
-        tried_on_file("from levels select tank", "levels", tmp_path / "levels.txt", most=1)
+        try_on_file("from levels select tank", "levels", tmp_path / "levels.txt", most=1)
 
 
 def test_one_process_answers_many_and_another_takes_its_place_when_it_dies(levels):

@@ -18,7 +18,7 @@ from headwater.errors import InputError, RunError
 from headwater.flow.ranges import RangeRequest, Sizes, ranges_of
 from headwater.io.log import Log
 from headwater.io.receiving import Receiver
-from headwater.io.receiving.rounds import batches_of, entries, last_in, packed
+from headwater.io.receiving.rounds import batches_of, entries, last_in, pack_round
 from headwater.operators.operator import DEAD
 from headwater.spark import sources
 from headwater.spark.sources import open_source
@@ -173,7 +173,7 @@ def read_log(folder):
 
 
 def say(log, port, batch, position):
-    log.append(packed([(port, batch)], position, ended=False))
+    log.append(pack_round([(port, batch)], position, ended=False))
 
 
 def segments(folder):
@@ -218,7 +218,7 @@ def test_a_log_goes_on_after_its_last_whole_entry(tmp_path, damage):
 def test_a_round_of_letters_and_records_is_there_as_a_whole_or_not_at_all(tmp_path):
     """Else a source would go on after records that no longer are in its log."""
     log = Log(tmp_path)
-    log.append(packed([(DEAD, batch_of(1)), (0, batch_of(2))], "after both", ended=False))
+    log.append(pack_round([(DEAD, batch_of(1)), (0, batch_of(2))], "after both", ended=False))
     log._let_go()
     (path,) = segments(tmp_path)
     path.write_bytes(path.read_bytes()[:-1])

@@ -64,47 +64,47 @@ def test_the_bottleneck_is_the_step_that_is_always_busy():
     found = said(held_s=1.6, sound={"cost_us": 1900.0, "utilisation": 1.0, "queue": 9000})
     assert found.step == "sound"
     assert found.grave
-    assert "bottleneck" in found.says
-    assert "80 %" in found.says
-    assert "lanes" in found.helps
+    assert "bottleneck" in found.summary
+    assert "80 %" in found.summary
+    assert "lanes" in found.advice
 
 
 def test_a_machine_that_is_busy_with_something_else_is_not_the_fault_of_a_step():
     found = said(cores=0.1, held_s=1.6, sound={"cost_us": 1900.0, "utilisation": 1.0})
-    assert found.says.startswith("Something else keeps this machine busy")
-    assert "0.10 of one" in found.says
+    assert found.summary.startswith("Something else keeps this machine busy")
+    assert "0.10 of one" in found.summary
 
 
 def test_workers_that_wait_for_pythons_lock_are_not_kept_from_a_processor_by_others():
     found = said(cores=0.9, held_s=1.6, sound={"cost_us": 1900.0, "utilisation": 1.0}, out={"cost_us": 1400.0})
-    assert found.says.startswith("Step sound is the bottleneck")
+    assert found.summary.startswith("Step sound is the bottleneck")
 
 
 def test_a_worker_at_its_limit_is_named_where_no_single_step_is():
     found = said(held_s=1.0, sound={"cost_us": 1000.0}, out={"cost_us": 900.0})
-    assert found.says.startswith("The worker is at its limit")
+    assert found.summary.startswith("The worker is at its limit")
     assert found.step == "sound"
 
 
 def test_a_sink_that_waits_for_something_else_is_no_matter_of_the_processor():
     found = said(held_s=1.0, out={"queue": 5000, "cost_us": 2.0})
     assert found.step == "out"
-    assert "outside the flow" in found.helps
+    assert "outside the flow" in found.advice
 
 
 def test_a_flow_with_room_says_how_much():
     found = said(sound={"cost_us": 200.0})
     assert not found.grave
-    assert found.says.startswith("Nothing is held back")
-    assert "times as much" in found.helps
+    assert found.summary.startswith("Nothing is held back")
+    assert "times as much" in found.advice
 
 
 def test_a_flow_that_nothing_comes_into_says_so_and_one_that_hangs_too():
     nothing = {name: {"in": 0, "out": 0} for name in ("levels", "sound", "out")}
-    assert said(**nothing).says == "Nothing comes in."
+    assert said(**nothing).summary == "Nothing comes in."
     hangs = said(**{**nothing, "sound": {"in": 0, "out": 0, "queue": 10}})
     assert hangs.grave
-    assert "Nothing moves" in hangs.says
+    assert "Nothing moves" in hangs.summary
 
 
 def test_a_step_that_the_sample_does_not_know_yet_is_idle():

@@ -22,7 +22,7 @@ from headwater.deploy.coordinator.asking import ask as coordinator_says
 from headwater.deploy.coordinator.state import StateFolder
 from headwater.place import Plan
 from headwater.serve.http import Server
-from headwater.serve.openapi import described
+from headwater.serve.openapi import openapi_document
 from headwater.serve.routes import Route, document, matching_route
 from headwater.web.plan_words import changes, reasons_of, rehearsal_of, row_of
 from headwater.web.process import Dashboard
@@ -345,8 +345,8 @@ def test_nobody_acts_without_the_token_from_another_origin_or_by_what_is_no_wish
     assert (status, "{steps, site}" in told["error"]) == (400, True)
     assert coordinator.asked == []
     assert ask(shown, "/api/v1/sites/move", wish)[0] == 202
-    _, described = ask(shown, "/openapi.json", Authorization="")
-    assert "/api/v1/sites/drain" in described["paths"]
+    _, openapi_document = ask(shown, "/openapi.json", Authorization="")
+    assert "/api/v1/sites/drain" in openapi_document["paths"]
 
 
 def test_the_figures_of_the_plan_page_are_those_of_the_api_and_steps_move_by_keyboard_and_by_hand(page, shown):
@@ -406,7 +406,7 @@ def test_a_front_is_drawn_and_a_placement_rehearsed_and_deployed(page, shown):
 def test_every_answer_and_wish_of_sites_and_plans_has_a_schema_of_its_own():
     routes = (*SITES, *PLANS)
     assert not [route.path for route in routes if "object" in (route.gives, route.body)]
-    named = set(re.findall(r"#/components/schemas/(\w+)", json.dumps(described(routes, "", SCHEMAS))))
+    named = set(re.findall(r"#/components/schemas/(\w+)", json.dumps(openapi_document(routes, "", SCHEMAS))))
     assert named <= set(SCHEMAS)
     assert SCHEMAS["MoveRequest"]["required"] == ["steps", "site"]
 

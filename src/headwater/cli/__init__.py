@@ -63,8 +63,8 @@ _COMMANDS = {
 }
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+def _version(value: bool) -> None:
+    if value:
         typer.echo(__version__)
         raise typer.Exit
 
@@ -82,20 +82,20 @@ def add_commands() -> None:
     """List every command that is installed; once."""
     for name, about in _COMMANDS.items():
         _list(name, about, partial(importlib.import_module, f"headwater.cli.{name}"))
-    added = plugins.commands()
-    for name, point in added.items():
+    extra_commands = plugins.commands()
+    for name, point in extra_commands.items():
         about = (
             plugins.BENCH_COMMANDS.get(name)
             or f"Added by the package {point.dist.name if point.dist else point.module}."
         )
         _list(name, about, point.load)
     for name in plugins.BENCH_COMMANDS:
-        if name not in added:
-            Commands.known[name] = lacking(name, plugins.BENCH, f"pip install {plugins.BENCH}")
+        if name not in extra_commands:
+            Commands.registry[name] = lacking(name, plugins.BENCH, f"pip install {plugins.BENCH}")
 
 
 def _list(name: str, about: str, load: Callable[[], Any]) -> None:
-    Commands.known[name] = ListedCommand(name, about, load)
+    Commands.registry[name] = ListedCommand(name, about, load)
 
 
 def main() -> None:

@@ -12,7 +12,7 @@ from rich.table import Table
 from headwater.cli.parameters import JSON
 from headwater.cli.screen import console, print_json
 from headwater.engine.checkpoint.listing import CheckpointSummary, summaries
-from headwater.io.move_marker import moved_to
+from headwater.io.move_marker import read_move
 
 
 def checkpoint(
@@ -23,19 +23,19 @@ def checkpoint(
 
     Exits with 1 where a run could not go on from any of them.
     """
-    found = summaries(folder)
+    checkpoints = summaries(folder)
     if as_json:
-        print_json([asdict(each) for each in found])
+        print_json([asdict(each) for each in checkpoints])
     else:
-        _print(found)
-        said = moved_to(folder)
-        if said is not None:
-            console.print(f"moved to {said['to']} at {said['at']}", markup=False, highlight=False, soft_wrap=True)
-    if not any(each.restorable for each in found):
+        _print(checkpoints)
+        move = read_move(folder)
+        if move is not None:
+            console.print(f"moved to {move['to']} at {move['at']}", markup=False, highlight=False, soft_wrap=True)
+    if not any(each.restorable for each in checkpoints):
         raise typer.Exit(1)
 
 
-def _print(found: list[CheckpointSummary]) -> None:
+def _print(summaries: list[CheckpointSummary]) -> None:
     table = Table(header_style="bold")
     for name in (
         "checkpoint",
@@ -47,7 +47,7 @@ def _print(found: list[CheckpointSummary]) -> None:
         "can be gone on from",
     ):
         table.add_column(name)
-    for each in found:
+    for each in summaries:
         table.add_row(
             str(each.number),
             each.made,

@@ -27,7 +27,7 @@ STEP = Annotated[str | None, typer.Option(help="only those that broke this step"
 @app.command("list")
 def list_(folder: FOLDER, step: STEP = None, as_json: JSON = False) -> None:
     """List the dead letters of a folder that were not replayed yet, oldest first."""
-    letters = _chosen(folder, [], step)
+    letters = _select(folder, [], step)
     if as_json:
         print_json([letter.to_json() for letter in letters])
         return
@@ -44,18 +44,18 @@ def show(
     folder: FOLDER, id: Annotated[int, typer.Argument(help="its number in the list")], as_json: JSON = False
 ) -> None:
     """Show one dead letter: the step, the error, the whole record, and when it was."""
-    (letter,) = _chosen(folder, [id], None)
+    (letter,) = _select(folder, [id], None)
     if as_json:
         print_json(letter.to_json())
         return
-    for what, said in (
+    for what, value in (
         ("step", letter.step),
         ("error", letter.error),
         ("at", _moment(letter.at_ns)),
         ("created", _moment(letter.created_ns)),
         ("record", letter.record),
     ):
-        console.print(f"{what:8}{said}", markup=False, highlight=False, soft_wrap=True)
+        console.print(f"{what:8}{value}", markup=False, highlight=False, soft_wrap=True)
 
 
 @app.command()
@@ -76,31 +76,35 @@ def replay(
     and released by parts of 2,000: if this is killed, the next replay repeats at most one part; or all of it, where a step
     that they reach keeps state, as a window does.
     """
-    from headwater.engine.dead import replay as replayed
+    from headwater.engine.dead import replay as replay_letters
 
-    letters = _chosen(folder, ids or [], step)
+    letters = _select(folder, ids or [], step)
     with progress(f"replaying {len(letters):,} dead letters"):
-        done = replayed(find_flow(flow), folder, letters, dict(_change(text) for text in set_ or []))
+        result = replay_letters(find_flow(flow), folder, letters, dict(_change(text) for text in set_ or []))
     if as_json:
-        kept = {str(number): why for number, why in done.kept.items()}
+        failures = {str(number): why for number, why in result.kept.items()}
         print_json(
-            {"released": done.released, "kept": kept, "report": None if done.report is None else done.report.to_json()}
+            {
+                "released": result.released,
+                "kept": failures,
+                "report": None if result.report is None else result.report.to_json(),
+            }
         )
     else:
-        console.print(f"released {len(done.released):,} of {len(letters):,} dead letters")
-        for number, why in done.kept.items():
+        console.print(f"released {len(result.released):,} of {len(letters):,} dead letters")
+        for number, why in result.kept.items():
             err.print(f"{number} stays: {why}", markup=False)
-    if done.kept:
+    if result.kept:
         raise typer.Exit(1)
 
 
-def _chosen(folder: Path, ids: list[int], step: str | None) -> list[Letter]:
+def _select(folder: Path, ids: list[int], step: str | None) -> list[Letter]:
     every = list(DeadLetterFolder(folder).letters())
     letters = [each for each in every if step is None or each.step == step]
     if every and not letters:
         steps = {each.step for each in every}
-        said = f"no dead letter in {str(folder)!r} is of step {step!r}; they are of {listed(steps)}"
-        err.print(said + suggestion(str(step), steps), markup=False, highlight=False, soft_wrap=True)
+        message = f"no dead letter in {str(folder)!r} is of step {step!r}; they are of {listed(steps)}"
+        err.print(message + suggestion(str(step), steps), markup=False, highlight=False, soft_wrap=True)
     if not ids:
         return letters
     by_id = {letter.id: letter for letter in letters}

@@ -34,7 +34,7 @@ log = logging.getLogger("headwater.deploy")
 
 _JOIN_S = 1.0  #: that sites which come at about the same time are given
 LISTEN = "127.0.0.1:8471"
-_LEFT = (
+_LEAVE_ADVICE = (
     "the sites go on; 'headwater deploy --state {0}' looks after them again, 'headwater stop --state {0}' stops them"
 )
 
@@ -122,7 +122,7 @@ def deploy(
     if every is not None:
         microseconds_of("--every", every)
     within_s = microseconds_of("--within", within) / 1e6
-    given = {"inputs": inputs or [], "output": None if output is None else str(output.absolute())}
+    options = {"inputs": inputs or [], "output": None if output is None else str(output.absolute())}
     terms = Terms(
         policy=policy,
         profile=profile,
@@ -135,15 +135,15 @@ def deploy(
         settle_s=microseconds_of("--settle", settle) / 1e6,
         rest_s=microseconds_of("--rest", rest) / 1e6,
     )
-    asked = None if what is None else submission(what, net, {**given, "rate": rate, "every": every}, terms)
-    at = address_of("--listen", LISTEN if listen is None else listen, LISTEN)
+    request = None if what is None else submission(what, net, {**options, "rate": rate, "every": every}, terms)
+    address = address_of("--listen", LISTEN if listen is None else listen, LISTEN)
     folder.identity()  # before the address, at which whoever asks shows it
     if listen is None:
-        at = folder.settled_address(*at)
+        address = folder.settled_address(*address)
     else:
-        check_listen(folder, at)
+        check_listen(folder, address)
     with site_dashboard(web, web_at, folder, plans=lambda: _plans(what, folder)):
-        document = asyncio.run(_held(folder, asked, at, within_s))
+        document = asyncio.run(_coordinate(folder, request, address, within_s))
     if as_json:
         print_json(document)
     else:
@@ -159,34 +159,36 @@ def _plans(what: str | None, folder: StateFolder) -> Plans | None:
     return plans_of_plan(Path(what), folder)
 
 
-def check_listen(folder: StateFolder, at: tuple[str, int]) -> None:
+def check_listen(folder: StateFolder, address: tuple[str, int]) -> None:
     """Refuse an address at which sites that `headwater up` has started here would never find the coordinator."""
-    known, place = folder.address, folder.path / SITES
-    if known is None or known == at or not place.is_dir():
+    current, place = folder.address, folder.path / SITES
+    if current is None or current == address or not place.is_dir():
         return
     try:
         Lock(place, "the folder of sites").release()
     except RunError:
         raise RunError(
-            f"the sites of 'headwater up' with the state folder {folder.path} dial {known[0]}:{known[1]}, and --listen says "
-            f"{at[0]}:{at[1]}; leave --listen out, or start 'headwater up' again after this command"
+            f"the sites of 'headwater up' with the state folder {folder.path} dial {current[0]}:{current[1]}, and --listen "
+            f"says {address[0]}:{address[1]}; leave --listen out, or start 'headwater up' again after this command"
         ) from None
 
 
-async def _held(folder: StateFolder, asked: Submission | None, at: tuple[str, int], within_s: float) -> dict[str, Any]:
+async def _coordinate(
+    folder: StateFolder, request: Submission | None, address: tuple[str, int], within_s: float
+) -> dict[str, Any]:
     server = Server(folder, flow_deployed)
     try:
-        chosen = _take(server, asked)
-        await server.open(*at)
-        log.info("the coordinator listens at %s:%d; its state is in %s", at[0], server.port, folder.path)
-        left = asyncio.Event()
+        is_placed = _take(server, request)
+        await server.open(*address)
+        log.info("the coordinator listens at %s:%d; its state is in %s", address[0], server.port, folder.path)
+        interrupted = asyncio.Event()
         for number in (signal.SIGINT, signal.SIGTERM):
-            asyncio.get_running_loop().add_signal_handler(number, left.set)
+            asyncio.get_running_loop().add_signal_handler(number, interrupted.set)
         try:
-            if asked is not None and not chosen:
-                await _choose(server, asked, left, within_s)
-            await _begun(server, left, within_s)
-            await _over(server, left)
+            if request is not None and not is_placed:
+                await _choose(server, request, interrupted, within_s)
+            await _wait_until_begun(server, interrupted, within_s)
+            await _wait_until_over(server, interrupted)
             if server.unkept is not None:
                 raise server.unkept
             return server.describe()
@@ -196,71 +198,71 @@ async def _held(folder: StateFolder, asked: Submission | None, at: tuple[str, in
         server.release()
 
 
-def _take(server: Server, asked: Submission | None) -> bool:
+def _take(server: Server, request: Submission | None) -> bool:
     """Have the coordinator deploy what is wanted, or go on with what it has; say whether its sites are known by now."""
-    has = server.coordinator.kept.deployed
-    wanted = None if asked is None else asked.deployed()
-    if wanted is None:
-        if has is None:
+    current = server.coordinator.kept.deployed
+    deployment = None if request is None else request.deployment()
+    if deployment is None:
+        if current is None:
             raise RunError(f"nothing is deployed with the state folder {server.folder.path}; name a plan")
-    elif has is not None and has.phase == "ended":
-        if has.same_as(wanted):
+    elif current is not None and current.phase == "ended":
+        if current.same_as(deployment):
             raise RunError(
-                f"flow '{has.name}' has ended with this very plan, and nothing is run; to run it anew: "
+                f"flow '{current.name}' has ended with this very plan, and nothing is run; to run it anew: "
                 f"headwater stop --forget --state {server.folder.path}"
             )
         server.handle(Drop())
-        has = None
-    if wanted is not None and (has is None or not has.same_as(wanted)):
-        if has is None and not wanted.sites:
+        current = None
+    if deployment is not None and (current is None or not current.same_as(deployment)):
+        if current is None and not deployment.sites:
             return False
-        server.handle(Deploy(wanted))
-    elif has is not None:
-        if wanted is not None and wanted.sites and wanted.sites != has.sites:
-            moved = [step for step, site in has.sites.items() if wanted.sites.get(step) != site]
-            log.warning("steps %s were moved since, and stay where they are", listed(moved))
-        if has.phase == "stopped":
+        server.handle(Deploy(deployment))
+    elif current is not None:
+        if deployment is not None and deployment.sites and deployment.sites != current.sites:
+            steps = [step for step, site in current.sites.items() if deployment.sites.get(step) != site]
+            log.warning("steps %s were moved since, and stay where they are", listed(steps))
+        if current.phase == "stopped":
             server.handle(Resume())
     return True
 
 
-async def _choose(server: Server, asked: Submission, left: asyncio.Event, within_s: float) -> None:
+async def _choose(server: Server, request: Submission, interrupted: asyncio.Event, within_s: float) -> None:
     """Have the policy choose among the sites that are there, once it finds some that do; RunError after a while."""
     loop, why = asyncio.get_running_loop(), ""
-    until_s, before, tried = loop.time() + within_s, list[str](), dict[str, View]()
-    while not left.is_set():
-        views = server.policing.views(asked.planner, None)
+    until_s, before, last_views = loop.time() + within_s, list[str](), dict[str, View]()
+    while not interrupted.is_set():
+        views = server.policing.views(request.planner, None)
         here = [name for name, view in views.items() if view.here]
-        if here and here == before and views != tried and all(views[name].here for name in asked.places):
-            tried = views
+        if here and here == before and views != last_views and all(views[name].here for name in request.places):
+            last_views = views
             try:
-                await loop.run_in_executor(None, asked.choose, views)
+                await loop.run_in_executor(None, request.choose, views)
             except PlacementError as error:
                 if str(error) != why:
                     log.warning("%s", error)
                 why = str(error)
             else:
-                server.handle(Deploy(asked.deployed()))
+                server.handle(Deploy(request.deployment()))
                 return
         before = here
         if loop.time() > until_s:
-            missing = [name for name in asked.places if not views[name].here]
-            joined = f"sites {listed(missing)} have not joined" if missing else why or "no site has joined"
-            joined += "" if here else _dialed(server)
-            raise RunError(f"flow '{asked.flow.name}' cannot be deployed within {within_s:g} s: {joined}")
+            missing = [name for name in request.places if not views[name].here]
+            trouble = f"sites {listed(missing)} have not joined" if missing else why or "no site has joined"
+            trouble += "" if here else _dial_advice(server)
+            raise RunError(f"flow '{request.flow.name}' cannot be deployed within {within_s:g} s: {trouble}")
         await asyncio.sleep(_JOIN_S)
 
 
-async def _begun(server: Server, left: asyncio.Event, within_s: float) -> None:
+async def _wait_until_begun(server: Server, interrupted: asyncio.Event, within_s: float) -> None:
     """Wait until all sites have their parts; a deployment that cannot begin is taken back."""
     machine = server.coordinator
 
-    def settled() -> bool:
+    def is_settled() -> bool:
         deployed = machine.kept.deployed
-        over = left.is_set() or server.unkept is not None or machine.trouble() is not None
+        over = interrupted.is_set() or server.unkept is not None or machine.trouble() is not None
         return over or deployed is None or deployed.phase != "installing"
 
-    in_time = await until(settled, within_s)
+    in_time = await until(is_settled, within_s)
     deployed, trouble = machine.kept.deployed, machine.trouble()
     if server.unkept is not None:
         return
@@ -269,7 +271,7 @@ async def _begun(server: Server, left: asyncio.Event, within_s: float) -> None:
         missing = machine.missing() or deployed.needed
         trouble = (
             f"sites {listed(missing)} have not {'joined' if machine.missing() else 'taken their parts'} within "
-            f"{within_s:g} s; here are {listed(here) or 'none'}{'' if here else _dialed(server)}"
+            f"{within_s:g} s; here are {listed(here) or 'none'}{'' if here else _dial_advice(server)}"
         )
     if trouble is not None and deployed is not None and deployed.phase == "installing":
         if not deployed.ran:
@@ -278,7 +280,7 @@ async def _begun(server: Server, left: asyncio.Event, within_s: float) -> None:
         raise RunError(f"flow '{deployed.name}' cannot be deployed: {trouble}")
 
 
-def _dialed(server: Server) -> str:
+def _dial_advice(server: Server) -> str:
     """Say what sites that are not here should have done."""
     host, port = server.folder.address or ("?", 0)
     return (
@@ -287,17 +289,17 @@ def _dialed(server: Server) -> str:
     )
 
 
-async def _over(server: Server, left: asyncio.Event) -> None:
-    told: dict[str, str] = {}
-    while not left.is_set() and server.unkept is None:
+async def _wait_until_over(server: Server, interrupted: asyncio.Event) -> None:
+    reasons: dict[str, str] = {}
+    while not interrupted.is_set() and server.unkept is None:
         deployed = server.coordinator.kept.deployed
         for site in server.describe()["sites"]:
-            if site["why"] and told.get(site["name"]) != site["why"]:
+            if site["why"] and reasons.get(site["name"]) != site["why"]:
                 log.warning("site '%s' is %s: %s", site["name"], site["state"], site["why"])
-            told[site["name"]] = site["why"]
+            reasons[site["name"]] = site["why"]
         if deployed is None or deployed.phase in ("ended", "stopped"):
             await asyncio.sleep(0.5)  # sites are told, and whoever has asked for it hears of it
             return
         await asyncio.sleep(0.1)
     if server.unkept is None:
-        log.warning(_LEFT.format(server.folder.path))
+        log.warning(_LEAVE_ADVICE.format(server.folder.path))

@@ -44,12 +44,12 @@ def doctor(
         if not quick:
             on_spark, figures = _spark()
             checks += [_flow(), _start_up(), *on_spark]
-    broken = [check for check in checks if check.needed and not check.works]
+    failures = [check for check in checks if check.needed and not check.works]
     if as_json:
-        print_json({"works": not broken, "checks": [asdict(check) for check in checks], "spark": figures})
+        print_json({"works": not failures, "checks": [asdict(check) for check in checks], "spark": figures})
     else:
         _print(checks)
-    if broken:
+    if failures:
         raise typer.Exit(1)
 
 
@@ -90,8 +90,8 @@ def _package(name: str, extra: str, needed: bool, purpose: str) -> Check:
 def _python() -> Check:
     fits = sys.version_info >= (3, 11)
     processors, cores = len(os.sched_getaffinity(0)), usable_cores()
-    bound = f", of which control groups leave {cores:g} cores" if cores < processors else ""
-    seen = f"{platform.python_version()}, {processors} processors{bound}, {platform.machine()}"
+    limit = f", of which control groups leave {cores:g} cores" if cores < processors else ""
+    seen = f"{platform.python_version()}, {processors} processors{limit}, {platform.machine()}"
     return Check("Python", fits, seen, "Headwater needs Python 3.11 or newer")
 
 
@@ -110,14 +110,14 @@ def _promises() -> Check:
 
     what = "promised rates"
     try:
-        found = board()
+        promises = board()
     except RateError as error:  # one that is stopped, and which it is
         return Check(what, False, str(error), needed=False)
-    if found is None:
+    if promises is None:
         own = grade_here()
         grade: tuple[str, str, str] = own.name, own.how, own.better
-    elif found.may_ask:
-        grade = found.grade, found.how, found.better
+    elif promises.may_ask:
+        grade = promises.grade, promises.how, promises.better
     else:
         return Check(what, False, CLOSED, OPENS, needed=False)
     name, how, better = grade
@@ -128,10 +128,10 @@ def _java() -> Check:
     from headwater.spark.java import find
 
     try:
-        found = find()
+        java = find()
     except RunError as error:
         return Check("Java (for Spark)", False, "none that fits", str(error), needed=False)
-    return Check("Java (for Spark)", True, f"{found.version}, {found.origin}", needed=False)
+    return Check("Java (for Spark)", True, f"{java.version}, {java.origin}", needed=False)
 
 
 def _spark() -> tuple[list[Check], dict[str, Any] | None]:
@@ -141,20 +141,20 @@ def _spark() -> tuple[list[Check], dict[str, Any] | None]:
     if importlib.util.find_spec("pyspark") is None:
         return [], None  # which its package's own line says already
     try:
-        found = checkup()
+        result = checkup()
     except RunError as error:
         return [Check("a flow on Spark", False, "does not run", str(error), needed=False)], None
-    first = f"Spark there after {found.session_s:.1f} s, first output after {found.first_output_s:.1f} s"
-    workers = f"{found.workers} Python worker processes {found.workers_mb:.0f} MB"
-    memory = f"driver {found.driver_mb:.0f} MB, Java {found.jvm_mb:.0f} MB, {workers}"
+    first = f"Spark there after {result.session_s:.1f} s, first output after {result.first_output_s:.1f} s"
+    workers = f"{result.workers} Python worker processes {result.workers_mb:.0f} MB"
+    memory = f"driver {result.driver_mb:.0f} MB, Java {result.jvm_mb:.0f} MB, {workers}"
     size_mb = installed_mb()
     disk = f"{size_mb:.0f} MB ({', '.join(PACKAGES)})"
     checks = [
-        Check("a flow on Spark", True, f"Spark {found.version} on Java {found.java}: {first}", needed=False),
+        Check("a flow on Spark", True, f"Spark {result.version} on Java {result.java}: {first}", needed=False),
         Check("Spark's memory", True, memory, needed=False),
         Check("Spark on disk", True, disk, needed=False),
     ]
-    return checks, {**asdict(found), "installed_mb": size_mb}
+    return checks, {**asdict(result), "installed_mb": size_mb}
 
 
 def _flow() -> Check:
@@ -183,8 +183,10 @@ def _start_up() -> Check:
         "f = Flow('start'); f.read('r', io.Items([{'x': 1.0}])).filter('f', col.x > 0).write('w', io.Discard())\n"
         "engine.run(f); print(time.perf_counter() - t, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)"
     )
-    done: Any = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
-    if done.returncode:
-        return Check("start-up", False, done.stderr.strip().splitlines()[-1], "please report this")
-    seconds, megabytes = map(float, done.stdout.split())
+    process: Any = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False
+    )
+    if process.returncode:
+        return Check("start-up", False, process.stderr.strip().splitlines()[-1], "please report this")
+    seconds, megabytes = map(float, process.stdout.split())
     return Check("start-up", True, f"first output after {seconds * 1e3:.0f} ms, {megabytes:.0f} MB resident")

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from headwater.cli.move import Within, moved
+from headwater.cli.move import Within, run_move
 from headwater.cli.parameters import JSON
 from headwater.cli.screen import print_json
 from headwater.cli.sites import STATE, Coordinators, print_sites
@@ -36,4 +36,4 @@ def drain(
         document = ask(StateFolder(state), Ask("open", site=site))
         print_json(document) if as_json else print_sites(document)
         return
-    moved(StateFolder(state), Ask("drain", [site], to), within, as_json=as_json)
+    run_move(StateFolder(state), Ask("drain", [site], to), within, as_json=as_json)

@@ -13,29 +13,29 @@ _COUNT = """trap '' INT TERM
 
 
 @contextmanager
-def leaves_at_the_third_signal() -> Iterator[None]:
+def exit_at_third_signal() -> Iterator[None]:
     """Have another process kill this one at the third signal, should it not have left by itself.
 
     What Python does about a signal waits for the interpreter. The byte that it writes for each one first does not.
     """
-    came, tell = os.pipe()
-    os.set_blocking(tell, False)
-    before = signal.set_wakeup_fd(tell, warn_on_full_buffer=False)
-    watcher = _watcher(came)
-    os.close(came)
+    read_end, write_end = os.pipe()
+    os.set_blocking(write_end, False)
+    before = signal.set_wakeup_fd(write_end, warn_on_full_buffer=False)
+    watcher = _watcher(read_end)
+    os.close(read_end)
     try:
         yield
     finally:
         signal.set_wakeup_fd(before)
-        os.close(tell)
+        os.close(write_end)
         if watcher is not None:
             os.waitpid(watcher, 0)
 
 
-def _watcher(came: int) -> int | None:
+def _watcher(read_end: int) -> int | None:
     """Start the process that counts; None where there is no shell to do so."""
     words = ["sh", "-c", _COUNT, "sh", str(os.getpid())]
     try:
-        return os.posix_spawn("/bin/sh", words, os.environ, file_actions=[(os.POSIX_SPAWN_DUP2, came, 0)])
+        return os.posix_spawn("/bin/sh", words, os.environ, file_actions=[(os.POSIX_SPAWN_DUP2, read_end, 0)])
     except OSError:
         return None

@@ -15,11 +15,11 @@ from headwater.io import forward
 _SETTINGS = ("bytes", "age", "full", "order", "rate", "priority", "linger")
 
 
-def forwarded(flow: Flow, given: str, *, checkpoint: bool) -> tuple[Flow, list[str]]:
+def with_forwarding(flow: Flow, text: str, *, checkpoint: bool) -> tuple[Flow, list[str]]:
     """Return the flow with a log on disk before each sink that has a network behind it; and the sinks for which that means
     nothing, since with a checkpoint they keep their parts beside it, and deliver each once.
     """
-    folder, settings = parsed(given)
+    folder, settings = parse(text)
     kinds: dict[str, Kind] = {}
     others = []
     for name, step in flow.steps.items():
@@ -37,20 +37,20 @@ def forwarded(flow: Flow, given: str, *, checkpoint: bool) -> tuple[Flow, list[s
     return flow.replaced(kinds) if kinds else flow, others
 
 
-def parsed(given: str) -> tuple[Path, dict[str, Any]]:
+def parse(text: str) -> tuple[Path, dict[str, Any]]:
     """Read a folder and settings.
 
-    >>> parsed("up,bytes=1 GB,full=drop oldest")
+    >>> parse("up,bytes=1 GB,full=drop oldest")
     (PosixPath('up'), {'bytes': '1 GB', 'full': 'drop oldest'})
     """
-    folder, *said = given.split(",")
+    folder, *words = text.split(",")
     settings: dict[str, Any] = {}
     if not folder.strip() or "=" in folder:
-        raise FlowError(f"--forward begins with a folder, such as 'up,bytes=1 GB,age=7 days'; got {given!r}")
-    for each in said:
+        raise FlowError(f"--forward begins with a folder, such as 'up,bytes=1 GB,age=7 days'; got {text!r}")
+    for each in words:
         name, equals, value = (part.strip() for part in each.partition("="))
         if not equals or name not in _SETTINGS:
-            known = f"it takes {listed(_SETTINGS)}, each as NAME=VALUE"
-            raise FlowError(f"--forward does not know {each.strip()!r}; {known}{suggestion(name, _SETTINGS)}")
+            options = f"it takes {listed(_SETTINGS)}, each as NAME=VALUE"
+            raise FlowError(f"--forward does not know {each.strip()!r}; {options}{suggestion(name, _SETTINGS)}")
         settings[name] = value
     return Path(folder), settings

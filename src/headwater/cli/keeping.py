@@ -33,8 +33,8 @@ def leave_to_lane() -> None:
     """
     from headwater.rate import fork_context
 
-    caught = sys.stdout is not sys.__stdout__ or sys.stderr is not sys.__stderr__
-    if not _is_program or caught or fork_context.kept is not None:
+    is_captured = sys.stdout is not sys.__stdout__ or sys.stderr is not sys.__stderr__
+    if not _is_program or is_captured or fork_context.kept is not None:
         return
     from headwater.rate.keeper import keep
 

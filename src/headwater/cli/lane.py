@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headwater.cli.locate import find_flow
-from headwater.cli.promise import GivingWay, contract_of, promised_run
-from headwater.cli.rewire import rewired
+from headwater.cli.promise import GivingWay, contract_of, start_promised
+from headwater.cli.rewire import rewire
 from headwater.data.jit import answering_at_once
 from headwater.engine import RUNNERS, Options, start
 from headwater.engine.memory import keep_freed, share_arenas
@@ -26,8 +26,8 @@ from headwater.flow.steps import Write
 from headwater.io.lock import Lock
 from headwater.serve.claims import check_files, files_of, take_files
 from headwater.serve.home import FlowHome
-from headwater.serve.lane import Lane, Line, ended_with_server, graph_of, warmed
-from headwater.serve.messages import Answer, Assignment, Order, raw, shown
+from headwater.serve.lane import Lane, Line, end_with_server, graph_of, prepare
+from headwater.serve.messages import Answer, Assignment, Order, encodable, raw
 from headwater.serve.settings import Settings, settings_beside
 
 if TYPE_CHECKING:
@@ -46,10 +46,10 @@ def main() -> None:
         return
     ready: _Ready | None = None
     if task.what == "warm":
-        found = warmed(to_server, partial(_prepared, task))
-        if found is None:
+        outcome = prepare(to_server, partial(_make_ready, task))
+        if outcome is None:
             return
-        ready, task = found
+        ready, task = outcome
     if task.what == "run":
         way = GivingWay()
         lane, begin = Lane(to_server, task), partial(_begin, way)
@@ -60,16 +60,16 @@ def main() -> None:
             code = lane.live(lambda _: flow, partial(begin, ahead=ahead), way.look)
         sys.stdout.flush()
         os._exit(code)  # whatever a step has left behind that does not end
-    answer = {"check": _checked, "replay": _replayed, "rest": _rested}.get(task.what)
+    answer = {"check": _check, "replay": _replay, "rest": _rest}.get(task.what)
     try:
         if answer is None:
-            _try_all(to_server, task)
+            _try_queries(to_server, task)
             return
-        with ended_with_server(to_server):
+        with end_with_server(to_server):
             flow = _flow(task)
         to_server.say(answer(task, flow))
     except HeadwaterError as error:
-        to_server.say(Answer(why=shown(str(error))))
+        to_server.say(Answer(why=encodable(str(error))))
 
 
 def _flow(task: Assignment) -> Flow:
@@ -87,21 +87,21 @@ def _flow(task: Assignment) -> Flow:
             with_queries(flow, settings.queries)
         for source in settings.inputs:
             if source not in flow.steps or not flow.steps[source].is_source:
-                known = [each for each, step in flow.steps.items() if step.is_source]
-                close = suggestion(source, known)
-                raise FlowError(f"{beside}: inputs.{source} is no source; sources are {listed(known)}{close}")
-        return rewired(flow, inputs=inputs, output=output, rate=settings.rate, may_come=True)
+                sources = [each for each, step in flow.steps.items() if step.is_source]
+                close = suggestion(source, sources)
+                raise FlowError(f"{beside}: inputs.{source} is no source; sources are {listed(sources)}{close}")
+        return rewire(flow, inputs=inputs, output=output, rate=settings.rate, may_come=True)
 
 
 def _options(task: Assignment) -> dict[str, Any]:
     """Return the options of the engine, checked; what is wrong is told with the file of settings and the key."""
     settings, beside = task.settings, settings_beside(Path(task.file))
-    given = dict(settings.options)
+    options = dict(settings.options)
     runners = (*RUNNERS, _SPARK)
     if settings.on not in runners:
         close = suggestion(settings.on, runners)
         raise RunError(f"{beside}: on: there is no runner {settings.on!r}; runners are {listed(runners)}{close}")
-    if settings.on == _SPARK and (given or settings.every is not None):
+    if settings.on == _SPARK and (options or settings.every is not None):
         raise RunError(f"{beside}: options and every are the engine's and mean nothing with on = 'spark'")
     if settings.on != _SPARK and (settings.master is not None or settings.conf):
         name = "conf" if settings.master is None else "master"
@@ -109,19 +109,19 @@ def _options(task: Assignment) -> dict[str, Any]:
     for name in settings.conf:
         if not name.startswith("spark."):
             raise RunError(f"{beside}: conf.{name}: settings of Spark's begin with spark., such as spark.driver.memory")
-    set_elsewhere = ("checkpoint", "every", "allow_dropped_state")
-    known = [*(name for name in Options.__dataclass_fields__ if name not in set_elsewhere), "lanes"]
-    for name in given:
-        if name not in known:
-            close = suggestion(name, known)
-            raise RunError(f"{beside}: options.{name}: the engine has none such; options are {listed(known)}{close}")
+    own_keys = ("checkpoint", "every", "allow_dropped_state")
+    names = [*(name for name in Options.__dataclass_fields__ if name not in own_keys), "lanes"]
+    for name in options:
+        if name not in names:
+            close = suggestion(name, names)
+            raise RunError(f"{beside}: options.{name}: the engine has none such; options are {listed(names)}{close}")
     if settings.checkpoint:
-        given |= {"allow_dropped_state": settings.allow_dropped_state}
-        given |= {} if settings.every is None else {"every": settings.every}
-    for name, value in given.items():
+        options |= {"allow_dropped_state": settings.allow_dropped_state}
+        options |= {} if settings.every is None else {"every": settings.every}
+    for name, value in options.items():
         if name != "lanes":
-            _check_option(f"{beside}: {name}" if name in set_elsewhere else f"{beside}: options.{name}", name, value)
-    return given
+            _check_option(f"{beside}: {name}" if name in own_keys else f"{beside}: options.{name}", name, value)
+    return options
 
 
 def _check_option(where: str, name: str, value: Any) -> None:
@@ -137,14 +137,14 @@ def _check_option(where: str, name: str, value: Any) -> None:
 def _contract(task: Assignment, flow: Flow) -> Contract | None:
     """Return what is promised, by the settings or by the flow itself."""
     settings = task.settings
-    said = settings.promise, settings.within, settings.above, settings.burst
+    terms = settings.promise, settings.within, settings.above, settings.burst
     try:
-        return contract_of(flow, *said)
+        return contract_of(flow, *terms)
     except FlowError as error:
-        if not any(said):
+        if not any(terms):
             raise
         keys = ("promise", "within", "above", "burst")
-        at = ", ".join(key for key, value in zip(keys, said, strict=True) if value)
+        at = ", ".join(key for key, value in zip(keys, terms, strict=True) if value)
         raise FlowError(f"{settings_beside(Path(task.file))}: {at}: {error}") from None
 
 
@@ -163,7 +163,7 @@ class _Ready(NamedTuple):
     ahead: AdvanceReservation | None = None
 
 
-def _prepared(task: Assignment) -> _Ready:
+def _make_ready(task: Assignment) -> _Ready:
     """Make a flow that is to run soon, and load what it will need; nothing that is kept of it is looked at."""
     from headwater.engine.dead import keeping
     from headwater.engine.warm import load_ahead
@@ -212,7 +212,7 @@ def _begin(way: GivingWay, task: Assignment, flow: Flow, ahead: AdvanceReservati
     dead = home.dead if settings.dead else None
     if contract is not None and settings.on == "engine":
         engines = dict.fromkeys(("workers", "take", "linger", "lanes")) | options | {"dead": dead}
-        return promised_run(
+        return start_promised(
             flow,
             contract,
             engines,
@@ -227,7 +227,7 @@ def _begin(way: GivingWay, task: Assignment, flow: Flow, ahead: AdvanceReservati
     return start(flow, on=settings.on, dead=dead, checkpoint=checkpoint, **options)
 
 
-def _checked(task: Assignment, flow: Flow) -> Answer:
+def _check(task: Assignment, flow: Flow) -> Answer:
     """Raise what is wrong with a flow, or does not fit what is kept of it; nothing is opened but the last checkpoint."""
     flow.check()
     _options(task)
@@ -237,7 +237,7 @@ def _checked(task: Assignment, flow: Flow) -> Answer:
         _check_against(flow, task.settings, home)
     files = files_of(flow)
     check_files(files, home.path)
-    return Answer(found=raw(graph_of(flow)), writes=files)
+    return Answer(result=raw(graph_of(flow)), writes=files)
 
 
 def _check_against(flow: Flow, settings: Settings, home: FlowHome) -> None:
@@ -252,54 +252,54 @@ def _check_against(flow: Flow, settings: Settings, home: FlowHome) -> None:
     refuse_others(home.checkpoint)
     refuse_moved(home.checkpoint)
     as_run = keeping(flow, home.dead) if settings.dead else flow
-    for left in reversed(range(_LOOKS)):
+    for attempt in reversed(range(_LOOKS)):
         try:
-            found = Store(home.checkpoint).latest()
+            checkpoint = Store(home.checkpoint).latest()
             break
         except RunError:
-            if not left:
+            if not attempt:
                 raise
             time.sleep(0.1)
-    if found is None:
+    if checkpoint is None:
         return
     lanes = lane_count(as_run, settings.options.get("lanes", 1))
     now = Wiring(laid_out(as_run), lanes, share=False).distribution() if lanes > 1 else None
-    Compatibility(found, as_run, now, allow_dropped=settings.allow_dropped_state)
+    Compatibility(checkpoint, as_run, now, allow_dropped=settings.allow_dropped_state)
     for step in as_run.steps.values():
-        if isinstance(step.kind, Write) and step.name in found.content["steps"]:
+        if isinstance(step.kind, Write) and step.name in checkpoint.content["steps"]:
             check_append(step.kind.sink, step.inputs[0].schema)
 
 
-def _try_all(to_server: Line, task: Assignment) -> None:
+def _try_queries(to_server: Line, task: Assignment) -> None:
     """Try queries, one after the other, until the server has no more; no flow's own file is needed for that."""
-    told: Assignment | Order | None = task
-    while isinstance(told, Assignment):
-        with ended_with_server(to_server):
-            to_server.say(_tried(told))
-        told = to_server.hear()
+    current: Assignment | Order | None = task
+    while isinstance(current, Assignment):
+        with end_with_server(to_server):
+            to_server.say(_try_query(current))
+        current = to_server.hear()
 
 
-def _tried(task: Assignment) -> Answer:
+def _try_query(task: Assignment) -> Answer:
     """Try a query on records that were looked at, or on a file."""
     trial = task.trial
     assert trial is not None
     try:
-        from headwater.serve.trial import tried, tried_on_file
+        from headwater.serve.trial import try_on_file, try_on_records
 
         if trial.file:
-            found = tried_on_file(trial.text, trial.stream, Path(trial.file), trial.most)
+            result = try_on_file(trial.text, trial.stream, Path(trial.file), trial.most)
         else:
-            found = tried(trial.text, trial.stream, trial.schema, trial.records)
+            result = try_on_records(trial.text, trial.stream, trial.schema, trial.records)
     except ModuleNotFoundError as error:
         if error.name != "lark":
             raise
         return Answer(why="queries need the package lark: pip install 'headwater[query]'")
     except HeadwaterError as error:
-        return Answer(why=shown(str(error)))
-    return Answer(found=raw(found))
+        return Answer(why=encodable(str(error)))
+    return Answer(result=raw(result))
 
 
-def _rested(task: Assignment, flow: Flow) -> Answer:
+def _rest(task: Assignment, flow: Flow) -> Answer:
     """Have what Spark has of a part kept as the engine does, after a process that could not do so itself."""
     from headwater.deploy.site.on_spark import rest
 
@@ -307,7 +307,7 @@ def _rested(task: Assignment, flow: Flow) -> Answer:
     return Answer()
 
 
-def _replayed(task: Assignment, flow: Flow) -> Answer:
+def _replay(task: Assignment, flow: Flow) -> Answer:
     """Give dead letters to the steps that they broke, and say which of them are done with; without the server too."""
     from headwater.engine.dead import replay
     from headwater.io.dead import DeadLetterFolder
@@ -323,15 +323,15 @@ def _replayed(task: Assignment, flow: Flow) -> Answer:
         lacking = set(task.ids) - {letter.id for letter in letters}
         if lacking:
             raise FlowError(f"there is no dead letter {min(lacking)}; it may have been replayed already")
-        done = replay(flow, home.dead, letters, task.changes)
+        result = replay(flow, home.dead, letters, task.changes)
     finally:
         lock.release()
     document = {
-        "released": done.released,
-        "kept": {str(number): why for number, why in done.kept.items()},
-        "report": None if done.report is None else done.report.to_json(),
+        "released": result.released,
+        "kept": {str(number): why for number, why in result.kept.items()},
+        "report": None if result.report is None else result.report.to_json(),
     }
-    return Answer(found=raw(document))
+    return Answer(result=raw(document))
 
 
 if __name__ == "__main__":

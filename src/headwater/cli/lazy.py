@@ -31,27 +31,27 @@ class ListedCommand:
     about: str
     load: Callable[[], Any]
 
-    def shown(self) -> TyperCommand:
+    def stub(self) -> TyperCommand:
         """Return what stands for the command in a list."""
         return TyperCommand(self.name, help=self.about)
 
-    def loaded(self) -> Any:
+    def load_command(self) -> Any:
         """Import the command; one whose package is not installed says so when it is called."""
         try:
-            found = self.load()
+            target = self.load()
         except ModuleNotFoundError as error:
             if error.name is None or error.name.startswith("headwater"):
                 raise
-            return lacking(self.name, error.name, "pip install 'headwater[all]'").loaded()
-        if isinstance(found, ModuleType):
-            found = getattr(found, "app", None) or getattr(found, self.name)
-        around = typer.Typer(**LOOK)
-        if isinstance(found, typer.Typer):
-            around.add_typer(found, name=self.name)
+            return lacking(self.name, error.name, "pip install 'headwater[all]'").load_command()
+        if isinstance(target, ModuleType):
+            target = getattr(target, "app", None) or getattr(target, self.name)
+        wrapper = typer.Typer(**LOOK)
+        if isinstance(target, typer.Typer):
+            wrapper.add_typer(target, name=self.name)
         else:
-            around.callback()(lambda: None)  # so that it is one of several, and keeps its name
-            around.command(self.name, context_settings=getattr(found, "context_settings", None))(found)
-        group = typer.main.get_group(around)
+            wrapper.callback()(lambda: None)  # so that it is one of several, and keeps its name
+            wrapper.command(self.name, context_settings=getattr(target, "context_settings", None))(target)
+        group = typer.main.get_group(wrapper)
         return group.commands[self.name]
 
 
@@ -68,16 +68,16 @@ def lacking(command: str, package: str, remedy: str) -> ListedCommand:
 class Commands(TyperGroup):
     """The commands of one command line, in the order in which they were listed."""
 
-    known: dict[str, ListedCommand] = {}  # noqa: RUF012  # Click makes the group itself, from a class
+    registry: dict[str, ListedCommand] = {}  # noqa: RUF012  # Click makes the group itself, from a class
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        self.commands = {name: listed.shown() for name, listed in self.known.items()}
+        self.commands = {name: command.stub() for name, command in self.registry.items()}
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Return the command that is called, imported by now."""
         name, command, rest = super().resolve_command(ctx, args)
-        return name, self.known[name].loaded() if name in self.known else command, rest
+        return name, self.registry[name].load_command() if name in self.registry else command, rest
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command that is called; what its options refuse is an answer of `--json`, as any other error is."""

@@ -20,15 +20,15 @@ def find_flow(name: str, text: bytes | None = None) -> Flow:
 
     `text` is what its file held once, to be run in place of what it holds now.
     """
-    return named_flow(name, text)[1]
+    return resolve_flow(name, text)[1]
 
 
-def named_flow(name: str, text: bytes | None = None) -> tuple[str, Flow]:
+def resolve_flow(name: str, text: bytes | None = None) -> tuple[str, Flow]:
     """Return what its module calls the flow that a user means, whether or not they say so, and the flow."""
     head, _, attribute = name.rpartition(":")
-    known = bundle(head) if head.isidentifier() and not Path(head).exists() else None
-    if known is not None:
-        return attribute, bundled_flow(known, head, attribute)
+    package = bundle(head) if head.isidentifier() and not Path(head).exists() else None
+    if package is not None:
+        return attribute, bundled_flow(package, head, attribute)
     path = Path(head or name)
     if path.suffix == ".py" or path.is_file():
         return _in_module(_module_at(path, text), attribute if head else "", str(path))
@@ -116,13 +116,13 @@ def _in_module(module: ModuleType, attribute: str, where: str) -> tuple[str, Flo
         if "flow" in vars(module):
             attribute = "flow"
         else:
-            found = listed(flows) if flows else "none"
-            raise FlowError(f"{where} should have one flow; it has {found}; name one as {where}:NAME")
+            names = listed(flows) if flows else "none"
+            raise FlowError(f"{where} should have one flow; it has {names}; name one as {where}:NAME")
     value: Any = getattr(module, attribute, None)
     if value is None:
-        known = [n for n in vars(module) if not n.startswith("_")]
-        there = [n for n in known if isinstance(getattr(module, n), Flow)]
-        likely = suggestion(attribute, known) or f"; its flows are {listed(there)}"
+        public = [n for n in vars(module) if not n.startswith("_")]
+        flow_names = [n for n in public if isinstance(getattr(module, n), Flow)]
+        likely = suggestion(attribute, public) or f"; its flows are {listed(flow_names)}"
         raise FlowError(f"{where} has no {attribute!r}{likely}")
     if callable(value) and not isinstance(value, Flow):
         value = value()

@@ -47,10 +47,10 @@ def move(
     *names, site = steps
     if not names:
         raise RunError(f"headwater move takes one or more steps and a site; got only {site!r}")
-    moved(StateFolder(state), Ask("move", names, site), within, as_json=as_json)
+    run_move(StateFolder(state), Ask("move", names, site), within, as_json=as_json)
 
 
-def moved(folder: StateFolder, request: Ask, within: str, *, as_json: bool) -> None:
+def run_move(folder: StateFolder, request: Ask, within: str, *, as_json: bool) -> None:
     """Have a coordinator move steps, wait until that is done, and show what came of it; RunError if it came to nothing."""
     until_s = time.monotonic() + microseconds_of("--within", within) / 1e6
     with progress("moving"):
@@ -68,5 +68,5 @@ def moved(folder: StateFolder, request: Ask, within: str, *, as_json: bool) -> N
         raise RunError(f"the move came to nothing, and the flow goes on as it was: {last['why']}")
     if not as_json:
         print_sites(document)
-        waited = "" if last["gap_s"] is None else f" after {1000 * last['gap_s']:,.0f} ms"
-        typer.echo(f"all parts were at work again{waited}")
+        gap = "" if last["gap_s"] is None else f" after {1000 * last['gap_s']:,.0f} ms"
+        typer.echo(f"all parts were at work again{gap}")

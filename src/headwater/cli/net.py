@@ -43,7 +43,7 @@ def make(
             net = nets.city(devices, clouds=clouds, seed=seed)
         nets.write(net, output)
     if as_json:
-        print_json(described(net) | {"file": str(output)})
+        print_json(describe(net) | {"file": str(output)})
     else:
         console.print(f"wrote {output}: {len(net):,} devices in {len(net.zones):,} zones")
 
@@ -51,7 +51,7 @@ def make(
 @app.command()
 def show(net: Annotated[Path, typer.Argument(help="net file")], as_json: JSON = False) -> None:
     """Check a net file and show what is in it."""
-    document = described(nets.read(net))
+    document = describe(nets.read(net))
     if as_json:
         print_json(document)
         return
@@ -88,7 +88,7 @@ def show(net: Annotated[Path, typer.Argument(help="net file")], as_json: JSON = 
         console.print(f"no way between {pair[0]} and {pair[1]}")
 
 
-def described(net: nets.Net) -> dict[str, Any]:
+def describe(net: nets.Net) -> dict[str, Any]:
     """A net in numbers; latencies and gaps are looked up for the first 2,000 zones."""
     rows = [net.wan.row(zone) for zone in range(min(len(net.zones), 2000))]
     far = [row[np.arange(len(row)) != zone] for zone, row in enumerate(rows) if len(row) > 1]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from headwater.cli.locate import find_flow
-from headwater.cli.rewire import rewired
+from headwater.cli.rewire import rewire
 from headwater.deploy.bridge_ends import BridgeEnds
 from headwater.deploy.coordinator.state import Deployment
 from headwater.deploy.cut import Cut
@@ -21,18 +21,18 @@ def flow_of(file: str) -> Flow:
     identity = site.identity()
     part = read_part(folder, site.name, identity.authority)
     whole = whole_flow(part, folder)
-    joined = BridgeEnds(part, folder, identity, site.listen, site.uplink)
-    made = Cut(whole, part.sites).part(part.site, joined)
-    joined.open()
-    return made
+    ends = BridgeEnds(part, folder, identity, site.listen, site.uplink)
+    part_flow = Cut(whole, part.sites).part(part.site, ends)
+    ends.open()
+    return part_flow
 
 
-def flow_deployed(deployed: Deployment, folder: Path) -> Flow:
+def flow_deployed(deployment: Deployment, folder: Path) -> Flow:
     """Return a flow that is deployed, imported from files that are written into a folder."""
-    for path, content in deployed.files.items():
+    for path, content in deployment.files.items():
         file_of(folder, path).parent.mkdir(parents=True, exist_ok=True)
         file_of(folder, path).write_bytes(content)
-    return whole_flow(deployed.part(deployed.needed[0]), folder)
+    return whole_flow(deployment.part(deployment.needed[0]), folder)
 
 
 def whole_flow(part: Part, folder: Path) -> Flow:
@@ -44,4 +44,4 @@ def whole_flow(part: Part, folder: Path) -> Flow:
     else:
         flow = find_flow(part.flow)
     output = None if part.output is None else Path(part.output)
-    return rewired(flow, inputs=part.inputs, output=output, rate=part.rate, may_come=True, loop=False)
+    return rewire(flow, inputs=part.inputs, output=output, rate=part.rate, may_come=True, loop=False)

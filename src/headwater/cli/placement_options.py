@@ -17,7 +17,7 @@ from headwater.errors import PlacementError
 from headwater.net.net import Net
 from headwater.place import Budget, Constraints, Objective, Problem
 
-GIVEN = Annotated[
+FLOWS_AND_NET = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="FLOW... NET", help="flows (module:name, path/to/flow.py[:name], riot:etl), and last the net file"
@@ -73,8 +73,8 @@ class Ask:
     def problem(self, flows: list[str], net: Net, *, places: bool = True) -> Problem:
         """The problem of placing the flows on a net; what is wrong with it is told before anything is measured."""
 
-        def on(asked: Question) -> Problem:
-            return asked.on(net, constraints=self.constraints(), places=places)
+        def on(question: Question) -> Problem:
+            return question.on(net, constraints=self.constraints(), places=places)
 
         return on(self.question(flows, on))
 
@@ -92,18 +92,18 @@ def with_ask(command: Callable[..., None]) -> Callable[..., None]:
     """Let a command that has a parameter `ask: Ask` take its fields as options, after those of its own."""
     own = inspect.signature(command, eval_str=True)
     hints = get_type_hints(Ask, include_extras=True)
-    shared = [
+    options = [
         inspect.Parameter(f.name, inspect.Parameter.KEYWORD_ONLY, default=f.default, annotation=hints[f.name])
         for f in dataclasses.fields(Ask)
     ]
     parameters = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for name, p in own.parameters.items() if name != "ask"]
 
     @functools.wraps(command)
-    def called(**values: Any) -> None:
-        ask = Ask(**{p.name: values.pop(p.name) for p in shared})
+    def wrapper(**values: Any) -> None:
+        ask = Ask(**{p.name: values.pop(p.name) for p in options})
         command(**values, ask=ask)
 
-    both = [*parameters, *shared]
-    called.__signature__ = own.replace(parameters=both)  # type: ignore[attr-defined]  # what typer reads
-    called.__annotations__ = {p.name: p.annotation for p in both}
-    return called
+    both = [*parameters, *options]
+    wrapper.__signature__ = own.replace(parameters=both)  # type: ignore[attr-defined]  # what typer reads
+    wrapper.__annotations__ = {p.name: p.annotation for p in both}
+    return wrapper

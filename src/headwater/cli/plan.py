@@ -11,7 +11,7 @@ import typer
 from headwater import net as nets
 from headwater.cli.parameters import JSON
 from headwater.cli.placement import read_placement
-from headwater.cli.placement_options import CASE, GIVEN, PROBLEM, RESOURCES, Ask, with_ask
+from headwater.cli.placement_options import CASE, FLOWS_AND_NET, PROBLEM, RESOURCES, Ask, with_ask
 from headwater.cli.question import Question, number, of_file, pairs, whole, with_constraints
 from headwater.cli.screen import print_answer, progress
 from headwater.cli.site_web import PLAN_LISTEN, PlanWebListen, check_dashboard
@@ -33,7 +33,7 @@ from headwater.place.why import why as reasons
 
 @with_ask
 def plan(
-    given: GIVEN = None,
+    references: FLOWS_AND_NET = None,
     output: Annotated[
         Path | None, typer.Option("--output", help="write the plan to this file, for 'headwater simulate FILE'")
     ] = None,
@@ -109,9 +109,12 @@ def plan(
         from headwater.cli.planning import plan_in_browser
 
         _check_web_alone(problem=problem, add=add, before=before, output=output, picture=picture, copies=copies)
-        plan_in_browser(given or [], ask, constraints, budget, state, web_at)
+        plan_in_browser(references or [], ask, constraints, budget, state, web_at)
         return
-    flows, net = given[:-1] if given else [], Path(given[-1]) if given and len(given) > 1 else None
+    flows, net = (
+        references[:-1] if references else [],
+        Path(references[-1]) if references and len(references) > 1 else None,
+    )
     if problem is None and (not flows or net is None):
         raise PlacementError("say what to place and where: FLOW NET, or --problem FILE")
     if output is not None:
@@ -124,11 +127,11 @@ def plan(
         where = nets.read(net)
         larger = with_added(where, add or [])
 
-        def on(asked: Question) -> Problem:
-            made = asked.on(where, numbers, constraints, places=before is None)
+        def on(question: Question) -> Problem:
+            result = question.on(where, numbers, constraints, places=before is None)
             if before is not None:
-                read_placement(before, made)
-            return made
+                read_placement(before, result)
+            return result
 
         question = ask.question(flows, on)
         first = on(question)
@@ -136,30 +139,30 @@ def plan(
         if before is not None:
             old = read_placement(before, first)
             first = _with_sources_at(first, old)
-            found = repair(first, old, budget)
-            document = account(found) | repair_account(old, found)
+            placement = repair(first, old, budget)
+            document = account(placement) | repair_account(old, placement)
         elif add:
-            found = solve(question.on(larger, numbers, constraints), budget)
-            document = compare(solve(first, budget), found) | {"added": add}
+            placement = solve(question.on(larger, numbers, constraints), budget)
+            document = compare(solve(first, budget), placement) | {"added": add}
         else:
-            found = solve(first, budget)
-            document = account(found)
-        document |= _explained(found, budget, explain)
-        if why and found.device is not None:
-            document["why"] = [dataclasses.asdict(reason) for reason in reasons(found)]
+            placement = solve(first, budget)
+            document = account(placement)
+        document |= _explanation(placement, budget, explain)
+        if why and placement.device is not None:
+            document["why"] = [dataclasses.asdict(reason) for reason in reasons(placement)]
     if len(flows) > 1:
-        document["flows"] = by_flow(found, (flow.name for flow in question.flows))
-    if output is not None and found.device is not None:
+        document["flows"] = by_flow(placement, (flow.name for flow in question.flows))
+    if output is not None and placement.device is not None:
         assert net is not None
-        question.plan(found, flows[0], net, numbers).save(output)
+        question.plan(placement, flows[0], net, numbers).save(output)
         document["output"] = str(output)
-    if picture is not None and found.device is not None:
+    if picture is not None and placement.device is not None:
         from headwater.place.picture import draw
 
-        draw(found, picture)
+        draw(placement, picture)
         document["picture"] = str(picture)
     print_answer(document, _lines(document), as_json=as_json)
-    if found.device is None:
+    if placement.device is None:
         raise typer.Exit(1)
 
 
@@ -172,9 +175,9 @@ def _check_questions(add: list[str] | None, before: Path | None, lost: list[str]
         raise PlacementError("--add changes a net, and --problem brings its own; give FLOW NET")
 
 
-def _check_web_alone(**given: object) -> None:
+def _check_web_alone(**options: object) -> None:
     """Refuse what a page does not ask about."""
-    for name, value in given.items():
+    for name, value in options.items():
         if value:
             option = "from" if name == "before" else name
             raise PlacementError(f"--web plans flows on nets, and a page knows nothing of --{option}; leave it out")
@@ -224,9 +227,9 @@ def _with_sources_at(problem: Problem, old: Ints) -> Problem:
     return dataclasses.replace(problem, pinned=pinned)
 
 
-def _explained(found: Placement, budget: Budget, wanted: bool) -> dict[str, Any]:
-    if found.device is not None or not wanted:
+def _explanation(placement: Placement, budget: Budget, is_wanted: bool) -> dict[str, Any]:
+    if placement.device is not None or not is_wanted:
         return {}
     from headwater.place.explain import explain
 
-    return {"explanation": dataclasses.asdict(explain(found.problem, budget))}
+    return {"explanation": dataclasses.asdict(explain(placement.problem, budget))}

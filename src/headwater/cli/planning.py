@@ -14,10 +14,10 @@ from typing import Any
 from headwater import net as nets
 from headwater.cli.locate import find_flow
 from headwater.cli.placement_options import Ask
-from headwater.cli.question import Question, measured
+from headwater.cli.question import Question, measure_flow
 from headwater.cli.site_web import TOKEN
 from headwater.cli.sites import STATE
-from headwater.cli.web import answered
+from headwater.cli.web import dashboard_of_answers
 from headwater.deploy.api.plans import Plans
 from headwater.deploy.api.routes import Answers
 from headwater.deploy.api.sites import Sites
@@ -39,24 +39,24 @@ _END_S = 10.0
 
 
 def plan_in_browser(
-    given: list[str], asked: Ask, constraints: Constraints, budget: Budget, state: Path | None, listen: str
+    references: list[str], options: Ask, constraints: Constraints, budget: Budget, state: Path | None, listen: str
 ) -> None:
-    """Have flows placed on nets from a page, until somebody interrupts; `given` are flows, and files of nets."""
-    found = {Path(text).stem: Path(text) for text in given if Path(text).suffix in NETS}
-    flows = [text for text in given if Path(text).suffix not in NETS]
-    if not found or not flows:
+    """Have flows placed on nets from a page, until somebody interrupts; `references` are flows, and files of nets."""
+    net_files = {Path(text).stem: Path(text) for text in references if Path(text).suffix in NETS}
+    flows = [text for text in references if Path(text).suffix not in NETS]
+    if not net_files or not flows:
         raise PlacementError(
-            f"--web takes flows and nets to choose from: FLOW... NET...; got {' '.join(given) or 'none'}"
+            f"--web takes flows and nets to choose from: FLOW... NET...; got {' '.join(references) or 'none'}"
         )
     folder = StateFolder(STATE if state is None else state)
-    questions = {flow: asked.question([flow]) for flow in flows}
+    questions = {flow: options.question([flow]) for flow in flows}
     folder.identity()  # makes the folder
     leaving = threading.Event()
     before = {number: signal.signal(number, lambda *_: leaving.set()) for number in (signal.SIGINT, signal.SIGTERM)}
     deployer = Deployer(folder)
     try:
-        answers = Answers(Sites(folder), Plans(questions, found, constraints, budget, deployer), "plan")
-        with answered(answers, token_of(folder.path / TOKEN, given=False), listen):
+        answers = Answers(Sites(folder), Plans(questions, net_files, constraints, budget, deployer), "plan")
+        with dashboard_of_answers(answers, token_of(folder.path / TOKEN, must_exist=False), listen):
             while not leaving.wait(0.2):
                 pass  # a signal that the system gives to another thread is heard when this one wakes
     finally:
@@ -65,13 +65,15 @@ def plan_in_browser(
             signal.signal(number, handler)
 
 
-def plans_of_flows(flows: list[str], net: Path, asked: Ask, deployer: Deployer) -> Plans:
+def plans_of_flows(flows: list[str], net: Path, options: Ask, deployer: Deployer) -> Plans:
     """Return plans of flows on the net whose sites are here, for a page beside them."""
 
     def later(flow: str) -> LaterQuestion:
-        return LaterQuestion(find_flow(flow), lambda: asked.question([flow]))
+        return LaterQuestion(find_flow(flow), lambda: options.question([flow]))
 
-    return Plans({flow: later(flow) for flow in flows}, {net.stem: net}, asked.constraints(), asked.budget(), deployer)
+    return Plans(
+        {flow: later(flow) for flow in flows}, {net.stem: net}, options.constraints(), options.budget(), deployer
+    )
 
 
 def plans_of_plan(path: Path, folder: StateFolder) -> Plans | None:
@@ -83,16 +85,16 @@ def plans_of_plan(path: Path, folder: StateFolder) -> Plans | None:
     if plan.copies:
         return None
     flow, net = find_flow(plan.flow), nets.read(plan.net)
-    ends = [step.name for step in flow.steps.values() if step.is_source or step.is_sink]
-    pins = {name: plan.placement[name] for name in ends if _is_device(net, plan.placement.get(name, ""))}
+    end_steps = [step.name for step in flow.steps.values() if step.is_source or step.is_sink]
+    pins = {name: plan.placement[name] for name in end_steps if _is_device(net, plan.placement.get(name, ""))}
 
-    def made() -> Question:
+    def make_question() -> Question:
         rates = plan.rates_hz if isinstance(plan.rates_hz, float | int) else dict(plan.rates_hz)
         ips = None if plan.measured_ips is None else f"{plan.measured_ips:g}"
-        return Question((flow,), (plan.figures() or measured(flow),), rates, ips, plan.model, plan.every)
+        return Question((flow,), (plan.figures() or measure_flow(flow),), rates, ips, plan.model, plan.every)
 
-    deployer = Deployer(folder, starts=False)
-    questions = {plan.flow: LaterQuestion(flow, made)}
+    deployer = Deployer(folder, may_start=False)
+    questions = {plan.flow: LaterQuestion(flow, make_question)}
     return Plans(questions, {Path(plan.net).stem: Path(plan.net)}, Constraints(pins=pins), Ask().budget(), deployer)
 
 
@@ -110,42 +112,42 @@ class LaterQuestion:
     def __init__(self, flow: Flow, make: Callable[[], Question]) -> None:
         self.flows = (flow,)
         self._make = make
-        self._making = threading.Lock()
-        self._made: Question | None = None
+        self._lock = threading.Lock()
+        self._cached: Question | None = None
 
-    def on(self, *asked: Any, **more: Any) -> Problem:
+    def on(self, *args: Any, **kwargs: Any) -> Problem:
         """Return the problem of placing it on a net."""
-        return self._question().on(*asked, **more)
+        return self._question().on(*args, **kwargs)
 
-    def plan(self, *asked: Any) -> Plan:
+    def plan(self, *args: Any) -> Plan:
         """Return the plan that a placement is."""
-        return self._question().plan(*asked)
+        return self._question().plan(*args)
 
     def _question(self) -> Question:
-        with self._making:
-            if self._made is None:
-                self._made = self._make()
-            return self._made
+        with self._lock:
+            if self._cached is None:
+                self._cached = self._make()
+            return self._cached
 
 
 class Deployer:
-    """Has plans run: by the coordinator of a state folder, or by one that it `starts`, and that ends with it."""
+    """Has plans run: by the coordinator of a state folder, or, where it `may_start` one, by its own, which ends with it."""
 
-    def __init__(self, folder: StateFolder, *, starts: bool = True) -> None:
-        self._folder, self._starts = folder, starts
+    def __init__(self, folder: StateFolder, *, may_start: bool = True) -> None:
+        self._folder, self._may_start = folder, may_start
         self._process: subprocess.Popen[bytes] | None = None
-        self._deploying = threading.Lock()
+        self._lock = threading.Lock()
 
     def __call__(self, plan: Plan) -> dict[str, Any]:
         """Deploy a plan, or move a flow that is deployed to where it says; `says` tells which."""
-        with self._deploying:
+        with self._lock:
             try:
                 deployed = ask(self._folder, "status")["flow"]
             except NobodyError:
-                if not self._starts:
+                if not self._may_start:
                     raise
-                return self._begun(plan)
-            return self._moved(plan, deployed)
+                return self._start(plan)
+            return self._move(plan, deployed)
 
     def close(self) -> None:
         """End the coordinator; the sites go on by themselves."""
@@ -155,7 +157,7 @@ class Deployer:
         process.terminate()
         wait_or_kill(process, _END_S)
 
-    def _moved(self, plan: Plan, deployed: dict[str, Any] | None) -> dict[str, Any]:
+    def _move(self, plan: Plan, deployed: dict[str, Any] | None) -> dict[str, Any]:
         flow = find_flow(plan.flow)
         if deployed is None or deployed["name"] != flow.name:
             other = "nothing" if deployed is None else f"flow '{deployed['name']}'"
@@ -170,21 +172,21 @@ class Deployer:
             **document,
         }
 
-    def _begun(self, plan: Plan) -> dict[str, Any]:
+    def _start(self, plan: Plan) -> dict[str, Any]:
         if self._process is not None and self._process.poll() is None:
             raise RunError("a plan is being deployed; wait until it is")
         path, log = self._folder.path / _PLAN, self._folder.path / _LOG
         plan.save(path)
         command = [sys.executable, "-m", "headwater", "deploy", str(path), "--state", str(self._folder.path)]
-        with log.open("wb") as told:
+        with log.open("wb") as output:
             self._process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=told, stderr=told, start_new_session=True
+                command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
             )
         until_s = time.monotonic() + _UP_S
         while time.monotonic() < until_s:
             if self._process.poll() is not None:
-                said = log.read_text("utf-8", "replace").strip().splitlines()
-                raise RunError(f"the plan cannot be deployed: {said[-1] if said else 'see ' + str(log)}")
+                lines = log.read_text("utf-8", "replace").strip().splitlines()
+                raise RunError(f"the plan cannot be deployed: {lines[-1] if lines else 'see ' + str(log)}")
             try:
                 document = ask(self._folder, "status")
             except NobodyError:

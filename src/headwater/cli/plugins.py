@@ -69,13 +69,13 @@ def bundle(name: str) -> Bundle | None:
     return loaded
 
 
-def bundled_flow(found: Bundle, prefix: str, short: str) -> Flow:
+def bundled_flow(flows: Bundle, prefix: str, short: str) -> Flow:
     """Return a flow of a bundle."""
-    if short not in found.names:
-        known = [f"{prefix}:{each}" for each in found.names]
+    if short not in flows.names:
+        names = [f"{prefix}:{each}" for each in flows.names]
         name = f"{prefix}:{short}"
-        raise FlowError(f"there is no bundled flow {name!r}; bundled are {listed(known)}{suggestion(name, known)}")
-    return found.find(short)
+        raise FlowError(f"there is no bundled flow {name!r}; bundled are {listed(names)}{suggestion(name, names)}")
+    return flows.find(short)
 
 
 def spark_job(flow: str) -> Job | None:
@@ -83,8 +83,8 @@ def spark_job(flow: str) -> Job | None:
     prefix, _, short = flow.rpartition(":")
     if prefix not in bundles():
         return None
-    found = bundle(prefix)
-    return None if found is None else found.spark_jobs.get(short)
+    flows = bundle(prefix)
+    return None if flows is None else flows.spark_jobs.get(short)
 
 
 def problem_reader() -> Callable[..., Any]:

@@ -12,7 +12,7 @@ from rich.table import Table
 from headwater.cli.locate import find_flow
 from headwater.cli.parameters import JSON
 from headwater.cli.promise import contract_of
-from headwater.cli.rewire import rewired
+from headwater.cli.rewire import rewire
 from headwater.cli.screen import console, print_json, progress
 from headwater.cli.writable import check_file
 from headwater.errors import FlowError
@@ -70,32 +70,32 @@ def profile(
         )
     if not contract and (rate or within):
         raise FlowError(f"--{'rate' if rate else 'within'} is of a promise: say --contract too")
-    chosen = rewired(find_flow(flow), inputs=input)
+    dataflow = rewire(find_flow(flow), inputs=input)
     with progress("measuring"):
-        measured = _demanding(chosen, rate, within, records) if contract else _usual(chosen, records)
+        costs = _measure_demand(dataflow, rate, within, records) if contract else _measure(dataflow, records)
     if output is not None:
-        measured.write(output)
+        costs.write(output)
     if as_json:
-        print_json(msgspec.to_builtins(measured))
+        print_json(msgspec.to_builtins(costs))
         return
-    _print(measured)
-    if measured.demand is not None:
-        _print_demand(measured.demand)
+    _print(costs)
+    if costs.demand is not None:
+        _print_demand(costs.demand)
     if output is not None:
         console.print(f"wrote {output}")
 
 
-def _usual(flow: Flow, records: int | None) -> Profile:
+def _measure(flow: Flow, records: int | None) -> Profile:
     from headwater.engine.profiler import profile as measure
 
     return measure(flow, records=records or 20_000)
 
 
-def _demanding(flow: Flow, rate: str | None, within: str | None, records: int | None) -> Profile:
+def _measure_demand(flow: Flow, rate: str | None, within: str | None, records: int | None) -> Profile:
     from headwater.rate.profiler import RECORDS, demanding
 
-    asked = contract_of(flow, rate, within, option="--rate") or Contract.of(_RATE, within)
-    return demanding(flow, asked, records=records or RECORDS)
+    contract = contract_of(flow, rate, within, option="--rate") or Contract.of(_RATE, within)
+    return demanding(flow, contract, records=records or RECORDS)
 
 
 def _device(output: Path | None, as_json: bool) -> None:
@@ -103,24 +103,30 @@ def _device(output: Path | None, as_json: bool) -> None:
     from headwater.engine import machine
 
     with progress("measuring"):
-        found = machine.describe()
+        description = machine.describe()
     if output is not None:
-        nets.write(machine.as_net(found), output)
+        nets.write(machine.as_net(description), output)
     if as_json:
-        print_json(found)
+        print_json(description)
         return
-    console.print(f"[bold]{found['name']}[/bold]: {found['processor']}, {found['cores']:g} cores", highlight=False)
+    console.print(
+        f"[bold]{description['name']}[/bold]: {description['processor']}, {description['cores']:g} cores",
+        highlight=False,
+    )
     table = Table(show_header=False)
-    drawn = found["energy"]
+    power = description["energy"]
     rows = [
-        ("memory", f"{found['memory_bytes'] / 1e9:,.1f} GB"),
-        ("operations/s of a core", f"{found['operations_per_s']:.3g}{'' if found['compiled'] else ', not compiled'}"),
-        ("cpu_ips, all cores", f"{found['cpu_ips']:.3g}"),
-        ("memory copied", f"{found['copied_bytes_per_s'] / 1e9:,.1f} GB/s"),
-        *((f"records/s of a core, {query}", f"{rate:,}") for query, rate in found["records_per_s"].items()),
+        ("memory", f"{description['memory_bytes'] / 1e9:,.1f} GB"),
+        (
+            "operations/s of a core",
+            f"{description['operations_per_s']:.3g}{'' if description['compiled'] else ', not compiled'}",
+        ),
+        ("cpu_ips, all cores", f"{description['cpu_ips']:.3g}"),
+        ("memory copied", f"{description['copied_bytes_per_s'] / 1e9:,.1f} GB/s"),
+        *((f"records/s of a core, {query}", f"{rate:,}") for query, rate in description["records_per_s"].items()),
         (
             "power",
-            f"{drawn['rest_w']:.1f} W, one core busy {drawn['busy_w']:.1f} W" if drawn["readable"] else drawn["why"],
+            f"{power['rest_w']:.1f} W, one core busy {power['busy_w']:.1f} W" if power["readable"] else power["why"],
         ),
     ]
     for row in rows:
@@ -131,14 +137,14 @@ def _device(output: Path | None, as_json: bool) -> None:
         console.print(f"wrote {output}")
 
 
-def _print(measured: Profile) -> None:
-    table = Table(title=f"{measured.flow} on {measured.device}", title_justify="left", header_style="bold")
+def _print(costs: Profile) -> None:
+    table = Table(title=f"{costs.flow} on {costs.device}", title_justify="left", header_style="bold")
     table.add_column("step")
     for name in ("ns/record", "µs/turn", "records/s at 50", "out/in", "bytes in", "bytes out", "state bytes"):
         table.add_column(name, justify="right")
     table.add_column("form")
     slow = []
-    for name, step in measured.steps.items():
+    for name, step in costs.steps.items():
         at_50 = 50 / (50 * step.time_s + step.overhead_s) if step.time_s + step.overhead_s else float("inf")
         ratio = " ".join(f"{value:.3g}" for value in step.selectivity.values()) or "-"
         table.add_row(
@@ -185,9 +191,9 @@ def _print_demand(demand: Demand) -> None:
             f"{busy(step, demand.rate_hz, demand.tick_s):.3f}",
         )
     console.print(table)
-    needed = cores(demand, demand.rate_hz, demand.tick_s)
+    reservation = cores(demand, demand.rate_hz, demand.tick_s)
     console.print(
-        f"Storm-RTS would reserve {papers:.2f} cores; reserved here {needed:.2f}: {KAPPA:g} × the busy cores and "
+        f"Storm-RTS would reserve {papers:.2f} cores; reserved here {reservation:.2f}: {KAPPA:g} × the busy cores and "
         f"{demand.engine_s * 1e6:.0f} µs of the engine per tick",
         highlight=False,
     )

@@ -53,11 +53,11 @@ def contract_of(
     own = flow.promised
     if not (within or above or burst):
         return own
-    said = "has no contract" if own is None else f"has a contract of its own ({own})"
-    raise FlowError(f"flow {flow.name!r} {said}; --within, --above and --burst need a rate: {option} RATE")
+    state = "has no contract" if own is None else f"has a contract of its own ({own})"
+    raise FlowError(f"flow {flow.name!r} {state}; --within, --above and --burst need a rate: {option} RATE")
 
 
-def keeps(on: str, contract: Contract) -> bool:
+def can_keep(on: str, contract: Contract) -> bool:
     """Say whether a runner can be promised a contract: Spark is promised seconds, and reads its sources itself."""
     from headwater.rate.application import SHORTEST_S
 
@@ -66,7 +66,7 @@ def keeps(on: str, contract: Contract) -> bool:
     return contract.above == "best effort" and (contract.latency_s is None or contract.latency_s >= SHORTEST_S)
 
 
-def promised_run(
+def start_promised(
     flow: Flow,
     contract: Contract,
     engines: dict[str, Any],
@@ -83,7 +83,7 @@ def promised_run(
     for name in _LANES_OWN:
         if engines[name] is not None and engines[name] != getattr(usual, name, None):
             raise RunError(f"--{name} means nothing with a promise: a lane has one worker, and gathers by its latency")
-    given = {name: value for name, value in engines.items() if value is not None and name not in _LANES_OWN}
+    engine_options = {name: value for name, value in engines.items() if value is not None and name not in _LANES_OWN}
     with waiting(f"asking for {contract}"):
         running = rate.start(
             flow,
@@ -91,13 +91,15 @@ def promised_run(
             profile=None if profile is None else Profile.load(profile),
             best_effort=best_effort,
             realtime=realtime,
-            **given,
+            **engine_options,
             **options,
         )
-    held = running.admitted
-    seen = "no trial" if held.measured is None else f"its trial used {held.measured:.2f}"
-    told = f"{flow.name} is promised {contract}: {held.cores:.2f} cores reserved ({seen}), grade {held.grade}"
-    err.print(told, markup=False, highlight=False)  # which takes its time, and records may wait
+    admission = running.admitted
+    trial = "no trial" if admission.measured is None else f"its trial used {admission.measured:.2f}"
+    message = (
+        f"{flow.name} is promised {contract}: {admission.cores:.2f} cores reserved ({trial}), grade {admission.grade}"
+    )
+    err.print(message, markup=False, highlight=False)  # which takes its time, and records may wait
     return running
 
 
@@ -123,26 +125,26 @@ class GivingWay:
             return
         self._next_s = time.monotonic() + self._every_s
         try:
-            promised = self._promised()
+            reason = self._reason()
         except OSError as error:  # such as no file descriptor left: no reason to end a flow
             log.debug("nobody can say whether promises are kept here: %s", error)
             return
-        if not (promised or self._is_idle):
+        if not (reason or self._is_idle):
             return  # the usual case, for which nothing more is imported
         from headwater.processes import family
         from headwater.rate.grade import run_idle
 
-        could = run_idle(family(os.getpid()), idle=bool(promised))  # again at each look, for threads that are new
-        if promised and not self._is_idle:
-            _say(f"{promised}: this flow, which has no promise, runs at idle priority")
-        elif not promised and could:
+        succeeded = run_idle(family(os.getpid()), idle=bool(reason))  # again at each look, for threads that are new
+        if reason and not self._is_idle:
+            _say(f"{reason}: this flow, which has no promise, runs at idle priority")
+        elif not reason and succeeded:
             _say("no promise is left on this machine: this flow runs at its usual priority again")
-        elif not promised:
+        elif not reason:
             _say("no promise is left on this machine; the system does not let this user leave idle priority again")
             self._next_s = inf
-        self._is_idle = bool(promised)
+        self._is_idle = bool(reason)
 
-    def _promised(self) -> str:
+    def _reason(self) -> str:
         """Say that promises are kept here, or why they may be; nothing where there are none."""
         from headwater.rate.home import SOCKET, folder
 
@@ -151,18 +153,18 @@ class GivingWay:
         from headwater.rate import board
 
         try:
-            found = board()
+            promises = board()
         except RateError as error:  # there may be promises, and nobody tells
             self._next_s = time.monotonic() + _PATIENT_S
             return str(error)
-        return "promises are kept on this machine" if found is not None and found.lanes else ""
+        return "promises are kept on this machine" if promises is not None and promises.lanes else ""
 
 
 def _say(text: str) -> None:
     err.print(text, soft_wrap=True, markup=False, highlight=False)
 
 
-def promised_on_spark(
+def start_promised_on_spark(
     flow: Flow, contract: Contract, *, profile: Path | None, best_effort: bool, master: str | None, **options: Any
 ) -> Any:
     """Have a flow's contract admitted for an application of Spark's of its own, and return the run in progress."""
@@ -174,22 +176,22 @@ def promised_on_spark(
         raise RunError(
             "--master means nothing with a promise: cores are reserved on this machine, for a Spark of its own"
         )
-    measured = None if profile is None else Profile.load(profile)
+    costs = None if profile is None else Profile.load(profile)
     with progress(f"asking for {contract}"):
-        asked = Application(flow, contract, profile=measured, best_effort=best_effort)
-    held = asked.admitted
+        application = Application(flow, contract, profile=costs, best_effort=best_effort)
+    admission = application.admitted
     _say(
-        f"{flow.name} is promised {contract}: {asked.cores} cores reserved for Spark (an estimate, without a trial: the "
-        f"{held.estimated:.2f} that the engine would need, rounded up), grade {held.grade}"
+        f"{flow.name} is promised {contract}: {application.cores} cores reserved for Spark (an estimate, without a trial: "
+        f"the {admission.estimated:.2f} that the engine would need, rounded up), grade {admission.grade}"
     )
     with progress("starting Spark"):
-        return asked.started(
+        return application.started(
             lambda: spark.start(
                 flow,
-                master=f"local[{asked.cores}]",
-                every=f"{round(asked.batch_s * 1e3)} milliseconds",
-                sizes=Sizes(asked.cores, batch_records=asked.batch_records),
-                on_written=asked.left,
+                master=f"local[{application.cores}]",
+                every=f"{round(application.batch_s * 1e3)} milliseconds",
+                sizes=Sizes(application.cores, batch_records=application.batch_records),
+                on_written=application.left,
                 **options,
             )
         )

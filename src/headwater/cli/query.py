@@ -48,18 +48,18 @@ def query(
         _read(flow, stream, Path(path), app, time)
     options: dict[str, Any] = {} if cap is None else {"cap": cap}
     results = flow.query("result", text, **options)
-    kept = Collect()
-    shown = kept if as_json else Console(limit=sys.maxsize, json=True)
-    results.write("output", shown if output is None else file_named(output))
+    matches = Collect()
+    sink = matches if as_json else Console(limit=sys.maxsize, json=True)
+    results.write("output", sink if output is None else file_named(output))
     report = engine.run(flow)
     if as_json:
-        lines = [line for batch in kept.batches for line in json_lines(batch, results.schema)]
+        lines = [line for batch in matches.batches for line in json_lines(batch, results.schema)]
         print_json(report.to_json() | ({"records": list(map(msgspec.json.decode, lines))} if output is None else {}))
     elif output is not None:
         print_report(report)
     elif report.dead_letters:
-        told = next((f", such as one at {letter['step']}: {letter['error']}" for letter in report.examples), "")
-        err.print(f"{report.dead_letters:,} records became dead letters{told}", markup=False)
+        example = next((f", such as one at {letter['step']}: {letter['error']}" for letter in report.examples), "")
+        err.print(f"{report.dead_letters:,} records became dead letters{example}", markup=False)
     exit_if_all_are_dead(flow, report)
 
 
@@ -85,31 +85,31 @@ def _column(name: str) -> Any:
     return col[name].cast("time")
 
 
-def _files(app: s.App, given: list[str]) -> dict[str, str]:
+def _files(app: s.App, texts: list[str]) -> dict[str, str]:
     """Return the file of each stream that the text reads but does not make itself."""
-    named = dict(part.split("=", 1) for part in given if "=" in part)
-    plain = [part for part in given if "=" not in part]
-    wanted = [name for name in _streams_read(app) if name not in named]
+    by_stream = dict(part.split("=", 1) for part in texts if "=" in part)
+    plain = [part for part in texts if "=" not in part]
+    unnamed = [name for name in _streams_read(app) if name not in by_stream]
     if not _streams_read(app):
         raise FlowError("the query reads only streams that it makes itself, in a circle; one has to come from a file")
-    if len(plain) != len(wanted):
-        example = (wanted or ["levels"])[0]
+    if len(plain) != len(unnamed):
+        example = (unnamed or ["levels"])[0]
         raise FlowError(
             f"the query reads {listed(_streams_read(app))}; give each a file, such as --input {example}={example}.csv"
         )
-    return {**dict(zip(wanted, plain, strict=True)), **named}
+    return {**dict(zip(unnamed, plain, strict=True)), **by_stream}
 
 
 def _streams_read(app: s.App) -> list[str]:
     queries = [q for st in app.statements for q in (st.queries if isinstance(st, s.Partition) else (st,))]
-    made = {q.into for q in queries if isinstance(q, s.Query)}
-    found: dict[str, None] = {}
+    derived = {q.into for q in queries if isinstance(q, s.Query)}
+    streams: dict[str, None] = {}
     for q in queries:
         match q:
             case s.Query(source=s.Source(stream=stream)):
-                found[stream] = None
+                streams[stream] = None
             case s.Query(source=s.Join(left=left, right=right)):
-                found |= {left.stream: None, right.stream: None}
+                streams |= {left.stream: None, right.stream: None}
             case s.Query(source=s.Chain(links=links)):
-                found |= dict.fromkeys(event.stream for event in events_of(links))
-    return [stream for stream in found if stream not in made]
+                streams |= dict.fromkeys(event.stream for event in events_of(links))
+    return [stream for stream in streams if stream not in derived]

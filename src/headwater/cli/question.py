@@ -57,11 +57,11 @@ class Question:
         from headwater.place.from_flow import require_places
 
         each = [self._one(flow, profile, net) for flow, profile in zip(self.flows, self.profiles, strict=True)]
-        asked = with_constraints(merge(each), copies, constraints)
+        problem = with_constraints(merge(each), copies, constraints)
         if places:
             several = len(self.flows) > 1
             require_places(
-                asked,
+                problem,
                 (
                     f"{f.name}/{s.name}" if several else s.name
                     for f in self.flows
@@ -69,7 +69,7 @@ class Question:
                     if s.is_source
                 ),
             )
-        return asked
+        return problem
 
     def _one(self, flow: Flow, profile: Profile, net: Net) -> Problem:
         from headwater.place.from_flow import problem_of
@@ -78,12 +78,12 @@ class Question:
         ips = measured_speed(self.measured_on, profile, net)
         return problem_of(flow, net, profile, rates, measured_ips=ips, model=self.model, every=self.every)
 
-    def plan(self, found: Placement, flow: str, net: Path, copies: Mapping[str, int]) -> Plan:
+    def plan(self, placement: Placement, flow: str, net: Path, copies: Mapping[str, int]) -> Plan:
         """The plan of the one flow there is, with references to where it and the net came from."""
-        profile, where = self.profiles[0], found.problem.net
+        profile, where = self.profiles[0], placement.problem.net
         ips = measured_speed(self.measured_on, profile, where, quiet=True)
         return Plan.of(
-            found,
+            placement,
             flow=flow,
             net=net,
             profile=profile,
@@ -108,33 +108,33 @@ def question_of(
     To measure takes a while: `check` is called before that, with the same question of flows of which all steps cost the
     same, and raises what is wrong with it whatever they cost.
     """
-    models = [known.value for known in Model]
+    models = [each.value for each in Model]
     if model not in models:
         raise PlacementError(f"there is no model {model!r}; models are {listed(models)}{suggestion(model, models)}")
     if every is not None:
         microseconds_of("--every", every)
     rates = _rates(rate)
-    found = tuple(find_flow(name) for name in flows)
-    for flow in found:
-        _rates_of(flow, rates, found)
-    loaded = [Profile.load(path) for path in profiles or ()]
-    if len(loaded) > len(found):
-        raise PlacementError(f"a flow has one --profile; got {len(loaded)} for {len(found)}")
-    if check is not None and any(_given_for(flow, loaded, len(found) > 1) is None for flow in found):
-        alike = tuple(_alike(flow) for flow in found)
-        check(Question(found, alike, rates, measured_on or _SOME_SPEED, Model(model), every))
-    profiled = tuple(_given_for(flow, loaded, len(found) > 1) or measured(flow) for flow in found)
-    return Question(found, profiled, rates, measured_on, Model(model), every)
+    dataflows = tuple(find_flow(name) for name in flows)
+    for flow in dataflows:
+        _rates_of(flow, rates, dataflows)
+    own_profiles = [Profile.load(path) for path in profiles or ()]
+    if len(own_profiles) > len(dataflows):
+        raise PlacementError(f"a flow has one --profile; got {len(own_profiles)} for {len(dataflows)}")
+    if check is not None and any(_profile_for(flow, own_profiles, len(dataflows) > 1) is None for flow in dataflows):
+        uniform = tuple(_uniform_profile(flow) for flow in dataflows)
+        check(Question(dataflows, uniform, rates, measured_on or _SOME_SPEED, Model(model), every))
+    costs = tuple(_profile_for(flow, own_profiles, len(dataflows) > 1) or measure_flow(flow) for flow in dataflows)
+    return Question(dataflows, costs, rates, measured_on, Model(model), every)
 
 
-def bound(
+def bind_plan(
     plan: Plan, rate: list[str] | None, profile: list[Path] | None, measured_on: str | None, every: str | None = None
 ) -> Placement:
     """The placement that a plan is, its flow and net found; what is given here replaces what the plan says."""
     flow, net = find_flow(plan.flow), nets.read(plan.net)
     if len(profile or ()) > 1:
         raise PlacementError(f"a plan has one flow, and so one --profile; got {len(profile or ())}")
-    costs = Profile.load(profile[0]) if profile else plan.figures() or measured(flow)
+    costs = Profile.load(profile[0]) if profile else plan.figures() or measure_flow(flow)
     ips = plan.measured_ips if measured_on is None and not profile else None
     if every is not None:
         plan = replace(plan, every=every)
@@ -143,35 +143,35 @@ def bound(
     return replace(plan, measured_ips=ips or measured_speed(measured_on, costs, net)).bind(flow, net, costs)
 
 
-def with_constraints(asked: Problem, copies: Mapping[str, int] | None, constraints: Constraints | None) -> Problem:
+def with_constraints(problem: Problem, copies: Mapping[str, int] | None, constraints: Constraints | None) -> Problem:
     """The problem with steps in copies and with constraints, both by the names of a command line."""
     for step, count in (copies or {}).items():
-        asked = with_copies(asked, _step_named(step, asked), count)
-    return constrain(asked, _named(constraints, asked)) if constraints else asked
+        problem = with_copies(problem, _step_named(step, problem), count)
+    return constrain(problem, _with_full_names(constraints, problem)) if constraints else problem
 
 
 def of_file(path: Path, case: str | None, rate: list[str] | None, resources: str) -> Problem:
     """A dataflow of a file of CEP dataflows, the first if none is named."""
     hz = _rate(rate[0]) if rate else 100.0
-    chosen, others, problem = problem_reader()(path, case, hz, resources)
+    name, others, problem = problem_reader()(path, case, hz, resources)
     if case is None and others:
-        err.print(f"placing {chosen}, the first of {others + 1} dataflows; choose with --case")
-    read: Problem = problem
-    return read
+        err.print(f"placing {name}, the first of {others + 1} dataflows; choose with --case")
+    result: Problem = problem
+    return result
 
 
-def _given_for(flow: Flow, loaded: list[Profile], several: bool) -> Profile | None:
+def _profile_for(flow: Flow, loaded: list[Profile], several: bool) -> Profile | None:
     """The profile given for a flow, of several the one that bears its name."""
     own = [profile for profile in loaded if not several or profile.flow == flow.name]
     return own[0] if own else None
 
 
-def _alike(flow: Flow) -> Profile:
+def _uniform_profile(flow: Flow) -> Profile:
     """A profile by which all steps of a flow cost the same, where what they cost does not matter."""
     return Profile(flow.name, "", {step.name: StepProfile(time_s=1.0) for step in flow.in_order()})
 
 
-def measured(flow: Flow) -> Profile:
+def measure_flow(flow: Flow) -> Profile:
     """Measure what the steps of a flow cost, on this machine."""
     from headwater.engine.profiler import profile as measure
 
@@ -231,11 +231,13 @@ def _rates_of(flow: Flow, rates: Rates, flows: Iterable[Flow]) -> Rates:
     if not isinstance(rates, Mapping):
         return rates
     sources = {f.name: [s.name for s in f.steps.values() if s.is_source] for f in flows}
-    known = [name for f, own in sources.items() for s in own for name in (s, f"{f}/{s}")]
-    unknown = next((name for name in rates if name not in known), None)
+    names = [name for f, own in sources.items() for s in own for name in (s, f"{f}/{s}")]
+    unknown = next((name for name in rates if name not in names), None)
     if unknown is not None:
-        shown = listed(s for own in sources.values() for s in own)
-        raise PlacementError(f"a rate is given for '{unknown}'; the sources are {shown}{suggestion(unknown, known)}")
+        sources_text = listed(s for own in sources.values() for s in own)
+        raise PlacementError(
+            f"a rate is given for '{unknown}'; the sources are {sources_text}{suggestion(unknown, names)}"
+        )
     mine = {s: rates[name] for s in sources[flow.name] for name in (s, f"{flow.name}/{s}") if name in rates}
     for source in sources[flow.name]:
         if source not in mine:
@@ -250,17 +252,17 @@ def _step_named(name: str, problem: Problem) -> str:
     """The full name of a step: `flow/step` where several flows are placed, of which the flow may be left out if clear."""
     if name in problem.steps:
         return name
-    meant = [step for step in problem.steps if step.endswith(f"/{name}")]
-    if len(meant) > 1:
-        raise PlacementError(f"several flows have a step '{name}': say which of {listed(meant)}")
-    return meant[0] if meant else name  # an unknown one is told by the problem, with what it has
+    matches = [step for step in problem.steps if step.endswith(f"/{name}")]
+    if len(matches) > 1:
+        raise PlacementError(f"several flows have a step '{name}': say which of {listed(matches)}")
+    return matches[0] if matches else name  # an unknown one is told by the problem, with what it has
 
 
-def _named(constraints: Constraints, problem: Problem) -> Constraints:
+def _with_full_names(constraints: Constraints, problem: Problem) -> Constraints:
     """Constraints with every step by its full name."""
 
-    def full(given: Mapping[str, T]) -> dict[str, T]:
-        return {_step_named(name, problem): value for name, value in given.items()}
+    def full(by_step: Mapping[str, T]) -> dict[str, T]:
+        return {_step_named(name, problem): value for name, value in by_step.items()}
 
     def each(names: Iterable[str]) -> list[str]:
         return [_step_named(name, problem) for name in names]

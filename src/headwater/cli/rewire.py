@@ -15,7 +15,7 @@ from headwater.io.urls import path_in
 _BY_SUFFIX: dict[str, Any] = {".jsonl": JsonLines, ".ndjson": JsonLines, ".csv": Csv, ".parquet": Parquet}
 
 
-def rewired(
+def rewire(
     flow: Flow,
     *,
     inputs: list[str] | None = None,
@@ -30,8 +30,8 @@ def rewired(
     replayed at a rate starts over at its end.
     """
     kinds: dict[str, Kind] = {}
-    for given in inputs or []:
-        source, path = source_of(flow, given, "--input NAME=FILE")
+    for text in inputs or []:
+        source, path = source_of(flow, text, "--input NAME=FILE")
         own = flow.steps[source].kind
         assert isinstance(own, Read)
         kinds[source] = Read(_source_at(own, path, flow.steps[source].outputs["out"], may_come))
@@ -59,18 +59,16 @@ def _at_rate(source: Source, rate: float, loop: bool) -> Source:
     return at_rate(source, rate) or Replay(source, rate, loop=loop)
 
 
-def source_of(flow: Flow, given: str, option: str) -> tuple[str, str]:
+def source_of(flow: Flow, text: str, option: str) -> tuple[str, str]:
     """Return which source an option is about, and what it says of it: NAME=VALUE, or of a single source the value."""
     sources = [name for name, step in flow.steps.items() if step.is_source]
-    name, equals, path = given.partition("=")
-    if not (path if equals else given):
-        raise FlowError(
-            f"{option.partition(' ')[0]} {given!r} names nothing to read; is it a variable that is not set?"
-        )
+    name, equals, path = text.partition("=")
+    if not (path if equals else text):
+        raise FlowError(f"{option.partition(' ')[0]} {text!r} names nothing to read; is it a variable that is not set?")
     if equals and name in sources:
         return name, path
-    if len(sources) == 1 and (not equals or "/" in name or Path(given).exists()):  # a path may have such a sign in it
-        return sources[0], given
+    if len(sources) == 1 and (not equals or "/" in name or Path(text).exists()):  # a path may have such a sign in it
+        return sources[0], text
     if equals:
         flow.check_source(name)
     raise FlowError(f"flow {flow.name!r} has sources {listed(sources)}; say which one as {option}")
@@ -80,8 +78,8 @@ def _make(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        said = f"--output names a folder for the files of all sinks; cannot make {str(folder)!r}: {error.strerror}"
-        raise FlowError(said) from error
+        message = f"--output names a folder for the files of all sinks; cannot make {str(folder)!r}: {error.strerror}"
+        raise FlowError(message) from error
 
 
 def _source_at(kind: Read, address: str, schema: Schema, may_come: bool) -> Any:
@@ -92,8 +90,8 @@ def _source_at(kind: Read, address: str, schema: Schema, may_come: bool) -> Any:
     if own is None and path.suffix not in _BY_SUFFIX:
         raise FlowError(f"cannot tell the form of {str(path)!r} from its name; known endings are {listed(_BY_SUFFIX)}")
     if not (may_come or str(path) == "-" or getattr(own, "follow", False) or path.exists()):
-        said = f"--input names {str(path)!r}: there is no such file; is the path right, seen from {Path.cwd()}?"
-        raise FlowError(said)
+        message = f"--input names {str(path)!r}: there is no such file; is the path right, seen from {Path.cwd()}?"
+        raise FlowError(message)
     if own is not None:
         return own
     maker = _BY_SUFFIX[path.suffix]

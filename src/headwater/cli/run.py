@@ -11,15 +11,15 @@ from typing import Annotated, Any, get_args
 import typer
 from rich.console import Console
 
-from headwater.cli.forward import forwarded
+from headwater.cli.forward import with_forwarding
 from headwater.cli.keeping import leave_to_lane
 from headwater.cli.locate import find_flow
 from headwater.cli.parameters import FLOW, JSON
 from headwater.cli.plugins import spark_job
-from headwater.cli.promise import GivingWay, contract_of, keeps, promised_on_spark, promised_run
-from headwater.cli.rewire import rewired, source_of
+from headwater.cli.promise import GivingWay, can_keep, contract_of, start_promised, start_promised_on_spark
+from headwater.cli.rewire import rewire, source_of
 from headwater.cli.screen import console, err, live, print_json, print_report, progress
-from headwater.cli.signals import stopped_by_signals
+from headwater.cli.signals import stop_on_signals
 from headwater.cli.site_web import check_dashboard
 from headwater.cli.spark_options import (
     AVAILABLE_NOW,
@@ -36,8 +36,8 @@ from headwater.cli.spark_options import (
     TARGET,
     UNTIL,
     check_history,
-    parsed_metrics,
-    parsed_settings,
+    parse_metrics_address,
+    parse_settings,
 )
 from headwater.cli.stdout import carries_records
 from headwater.cli.writable import check_folder
@@ -52,7 +52,7 @@ from headwater.errors import FlowError, RunError, listed, suggestion
 from headwater.flow.contract import rate_hz
 from headwater.flow.duration import microseconds_of
 from headwater.flow.flow import DEAD_LETTERS, Flow
-from headwater.io.urls import path_in, shown
+from headwater.io.urls import path_in, without_password
 from headwater.metrics import Report
 
 _SPARK = "spark"
@@ -183,19 +183,19 @@ def run(
     seconds = microseconds_of("--for", duration) / 1e6 if duration is not None else None
     if seconds == 0:
         raise RunError(f"--for is how long the flow reads, above 0; got {duration!r}")
-    for option, chosen_one, choices in (("when-full", when_full, WhenFull), ("on-hang", on_hang, OnHang)):
-        if chosen_one not in (known := get_args(choices)):
-            raise RunError(f"--{option} is one of {listed(known)}; got {chosen_one!r}{suggestion(chosen_one, known)}")
+    for option, choice, choices in (("when-full", when_full, WhenFull), ("on-hang", on_hang, OnHang)):
+        if choice not in (allowed := get_args(choices)):
+            raise RunError(f"--{option} is one of {listed(allowed)}; got {choice!r}{suggestion(choice, allowed)}")
     check_folder("--output", output)
     web_at = check_dashboard(web, web_listen, "127.0.0.1:0")
     if prometheus is not None:
         from headwater.web.prometheus import check_port, serve
 
-        metrics_at = parsed_metrics(prometheus)
+        metrics_at = parse_metrics_address(prometheus)
         check_port(*metrics_at)
     engines: dict[str, Any] = {
         "policy": policy,
-        "take": parsed_take(take),
+        "take": parse_take(take),
         "when_full": when_full,
         "queue_records": queue_records,
         "queue_bytes": queue_mb * 2**20,
@@ -203,24 +203,24 @@ def run(
         "linger": linger,
         "hang": hang,
         "on_hang": on_hang,
-        "lanes": parsed_lanes(lanes),
+        "lanes": parse_lanes(lanes),
         "dead": dead,
         "every": None if on == _SPARK else every,
         "allow_dropped_state": allow_dropped_state or None,
     }
-    per_s = None if rate is None else _parsed_rate(rate)
+    per_s = None if rate is None else _parse_rate(rate)
     if dead is not None and dead.is_file():
         raise RunError(f"--dead names a folder for dead letters; {str(dead)!r} is a file")
     if on not in (*RUNNERS, _SPARK):
-        known = (*RUNNERS, _SPARK)
-        raise RunError(f"there is no runner {on!r}; runners are {listed(known)}{suggestion(on, known)}")
-    settings = parsed_settings(conf or [])
+        allowed = (*RUNNERS, _SPARK)
+        raise RunError(f"there is no runner {on!r}; runners are {listed(allowed)}{suggestion(on, allowed)}")
+    settings = parse_settings(conf or [])
     sparks: dict[str, Any] = {
         "master": master, "conf": conf or None, "target": target, "backfill": backfill, "meaning": meaning,
         "available_now": available_now or None, "buckets": buckets,
     }  # fmt: skip
     _refuse_others(on, {**engines, "forward": forward}, sparks)
-    kept = _checkpoint_folder(checkpoint, on)
+    checkpoint_folder = _checkpoint_folder(checkpoint, on)
     _check_checkpoint(
         checkpoint, {"every": engines["every"], "allow-dropped-state": allow_dropped_state, "backfill": backfill}
     )
@@ -255,19 +255,19 @@ def run(
     if on == _SPARK and promise is None:
         _prepare_spark(master, settings)
     with answering_at_once():  # making a flow may need kernels too
-        chosen = rewired(find_flow(flow), inputs=input, output=output, rate=per_s)
+        dataflow = rewire(find_flow(flow), inputs=input, output=output, rate=per_s)
     if forward is not None:
-        chosen, beside = forwarded(chosen, forward, checkpoint=checkpoint is not None)
+        dataflow, beside = with_forwarding(dataflow, forward, checkpoint=checkpoint is not None)
         if beside:
             err.print(f"--forward means nothing to {listed(beside)}: with a checkpoint its records wait beside that")
-    to = err if carries_records(chosen, as_json=as_json) else console
-    contract = contract_of(chosen, promise, within, above, burst)
-    if contract is not None and (not keeps(on, contract) or _is_submitted(on)):
+    to = err if carries_records(dataflow, as_json=as_json) else console
+    contract = contract_of(dataflow, promise, within, above, burst)
+    if contract is not None and (not can_keep(on, contract) or _is_submitted(on)):
         if promise is not None and on != _SPARK:
             raise RunError(f"--promise means nothing with --on {on}: rates are promised on the engine and on Spark")
         if promise is None:
             where = "spark-submit" if _is_submitted(on) else f"--on {on}"
-            err.print(f"flow {chosen.name} has a contract, which {where} does not keep: it runs as fast as it can")
+            err.print(f"flow {dataflow.name} has a contract, which {where} does not keep: it runs as fast as it can")
             contract = None
     if contract is None or on == _SPARK:
         _refuse_of_promise(contract is not None, realtime=realtime, best_effort=best_effort, profile=profile)
@@ -284,13 +284,17 @@ def run(
         if meaning is not None and (contract is not None or backfill):
             other = "--backfill" if backfill else "a promise"
             raise RunError(f"--meaning means nothing with {other}, which needs all steps to be ours")
-        of_spark: dict[str, Any] = {"master": master, "settings": settings, "checkpoint": kept or checkpoint}
+        of_spark: dict[str, Any] = {
+            "master": master,
+            "settings": settings,
+            "checkpoint": checkpoint_folder or checkpoint,
+        }
         of_spark |= {} if buckets is None else {"buckets": buckets}
         if backfill:
-            tables = dict(source_of(chosen, table, "--backfill NAME=TABLE") for table in backfill)
+            tables = dict(source_of(dataflow, table, "--backfill NAME=TABLE") for table in backfill)
             if contract is None:
                 way.begin()
-            history = _history(chosen, tables, show, way, until=until, order_by=order_by, **of_spark)
+            history = _history(dataflow, tables, show, way, until=until, order_by=order_by, **of_spark)
             if history_only or not history.extra["backfill"]["done"]:
                 _show(history, as_json=as_json, to=to)
                 return
@@ -300,7 +304,7 @@ def run(
         of_spark |= {"available_now": True} if available_now else {}
         if contract is not None:
             of_spark |= {"profile": profile, "best_effort": best_effort, "seconds": seconds}
-            running = promised_on_spark(chosen, contract, **of_spark)
+            running = start_promised_on_spark(dataflow, contract, **of_spark)
         else:
             from headwater import spark
 
@@ -308,24 +312,24 @@ def run(
             with progress("starting Spark"):
                 of_spark |= {} if meaning is None else {"meaning": meaning}
                 of_spark |= {} if every is None else {"every": f"{microseconds_of('--every', every) / 1e6} seconds"}
-                running = spark.start(chosen, **of_spark, target=target, seconds=seconds)
-    with stopped_by_signals() as started:
+                running = spark.start(dataflow, **of_spark, target=target, seconds=seconds)
+    with stop_on_signals() as attach:
         if running is None and contract is not None:
-            running = promised_run(
-                chosen,
+            running = start_promised(
+                dataflow,
                 contract,
                 engines,
                 profile=profile,
                 best_effort=best_effort,
                 realtime=realtime,
                 seconds=seconds,
-                checkpoint=kept,
+                checkpoint=checkpoint_folder,
             )
         elif running is None:
             way.begin()
-            given = {name: value for name, value in engines.items() if value is not None}
-            running = start(chosen, on=on, seconds=seconds, checkpoint=kept, **given)
-        started(running)
+            engine_options = {name: value for name, value in engines.items() if value is not None}
+            running = start(dataflow, on=on, seconds=seconds, checkpoint=checkpoint_folder, **engine_options)
+        attach(running)
         try:
             with ExitStack() as last:
                 if prometheus is not None:
@@ -333,11 +337,11 @@ def run(
                     last.callback(metrics.server_close)
                     last.callback(metrics.shutdown)
                 if web:
-                    from headwater.cli.web import watched
+                    from headwater.cli.web import dashboard_of_run
 
-                    last.enter_context(watched(running, web_at, kept, dead))
+                    last.enter_context(dashboard_of_run(running, web_at, checkpoint_folder, dead))
                 status_line = getattr(running, "status_line", None)
-                report = live(running, way.look) if show else _waited(running, status_line, way.look)
+                report = live(running, way.look) if show else _wait(running, status_line, way.look)
         except RunError as error:
             if error.report is not None:
                 _show(error.report, as_json=as_json, to=to)
@@ -371,22 +375,22 @@ def _leave_spark() -> None:
     cancel()
 
 
-def _history(chosen: Flow, tables: dict[str, str], show: bool, way: GivingWay, **options: Any) -> Report:
+def _history(dataflow: Flow, tables: dict[str, str], show: bool, way: GivingWay, **options: Any) -> Report:
     """Read history to its end, or until it is stopped; return what came of it."""
     from headwater import spark
 
     with progress("starting Spark"):
-        running = spark.start_backfill(chosen, tables, **options)
-    with stopped_by_signals() as started:
-        started(running)
-        return live(running, way.look) if show else _waited(running, running.status_line, way.look)
+        running = spark.start_backfill(dataflow, tables, **options)
+    with stop_on_signals() as attach:
+        attach(running)
+        return live(running, way.look) if show else _wait(running, running.status_line, way.look)
 
 
-def _refuse_of_promise(promised: bool, **of_it: Any) -> None:
+def _refuse_of_promise(has_promise: bool, **options: Any) -> None:
     """Refuse what means nothing without a promise, or with one on Spark."""
-    for name in [name for name, value in of_it.items() if value]:
+    for name in [name for name, value in options.items() if value]:
         option = f"--{name.replace('_', '-')}"
-        if not promised:
+        if not has_promise:
             raise RunError(
                 f"{option} is about a promise, and means nothing without --promise RATE or a flow's own contract"
             )
@@ -397,8 +401,8 @@ def _refuse_of_promise(promised: bool, **of_it: Any) -> None:
 def exit_if_all_are_dead(flow: Flow, report: Report) -> None:
     """End with 1 where no record got anywhere, but for sinks of dead letters: it ran, but the answer is no."""
     for_letters = flow.reached_from(DEAD_LETTERS)
-    written = sum(count for sink, count in report.last.records_out.items() if sink not in for_letters)
-    if 0 < report.last.records_in <= report.dead_letters and not written:
+    records_out = sum(count for sink, count in report.last.records_out.items() if sink not in for_letters)
+    if 0 < report.last.records_in <= report.dead_letters and not records_out:
         err.print(f"all {report.last.records_in:,} records became dead letters, and nothing was written")
         raise typer.Exit(1)
 
@@ -417,22 +421,22 @@ def _checkpoint_folder(checkpoint: str | None, on: str) -> Path | None:
     folder = None if checkpoint is None else path_in(checkpoint)
     if checkpoint is not None and folder is None and on != _SPARK:
         raise RunError(
-            f"--checkpoint at a URL is for --on spark; --on {on} needs a folder, and got {shown(checkpoint)}"
+            f"--checkpoint at a URL is for --on spark; --on {on} needs a folder, and got {without_password(checkpoint)}"
         )
     return folder
 
 
-def _check_checkpoint(checkpoint: str | None, of_it: dict[str, Any]) -> None:
+def _check_checkpoint(checkpoint: str | None, options: dict[str, Any]) -> None:
     """Refuse what means nothing without a checkpoint, and a folder that nobody means for one."""
     if checkpoint is None:
-        given = [name for name, value in of_it.items() if value]
-        if given:
-            raise RunError(f"--{given[0]} is about checkpoints, and means nothing without --checkpoint DIR")
+        names = [name for name, value in options.items() if value]
+        if names:
+            raise RunError(f"--{names[0]} is about checkpoints, and means nothing without --checkpoint DIR")
     elif path_in(checkpoint) == Path():
         raise RunError("--checkpoint needs a folder of its own, not the current one; is it a variable that is not set?")
 
 
-def _parsed_rate(text: str) -> float:
+def _parse_rate(text: str) -> float:
     """Read `--rate`."""
     with suppress(ValueError, FlowError):
         if 0 < (rate := rate_hz(text) if "/" in text else float(text)) < inf:
@@ -454,7 +458,7 @@ def _refuse_others(on: str, engines: dict[str, Any], sparks: dict[str, Any]) -> 
         raise RunError(f"--{name} is {whose} and means nothing with --on {on}")
 
 
-def parsed_take(text: str) -> Take:
+def parse_take(text: str) -> Take:
     """Read `--take`."""
     if text in ("all", "half"):
         return text  # type: ignore[return-value]
@@ -463,7 +467,7 @@ def parsed_take(text: str) -> Take:
     return int(text)
 
 
-def parsed_lanes(text: str | None) -> Lanes | None:
+def parse_lanes(text: str | None) -> Lanes | None:
     """Read `--lanes`."""
     if text is None or text == "auto":
         return text  # type: ignore[return-value]
@@ -472,7 +476,7 @@ def parsed_lanes(text: str | None) -> Lanes | None:
     return int(text)
 
 
-def _waited(
+def _wait(
     running: Any, status_line: Callable[[], str] | None = None, look: Callable[[], None] = lambda: None
 ) -> Report:
     report: Report | None = None

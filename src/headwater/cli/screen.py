@@ -22,20 +22,20 @@ console = Console(width=None if sys.stdout.isatty() else 140)
 err = Console(stderr=True, width=None if sys.stderr.isatty() else 140)
 
 
-_wanted = _printed = False  #: the document of --json
+_json_wanted = _json_printed = False  #: the document of --json
 _document: TextIO | None = None  #: where it goes while standard output is not what programs print to
 
 
-def want_json(ctx: typer.Context, wanted: bool) -> bool:
+def want_json(ctx: typer.Context, value: bool) -> bool:
     """Take note of `--json` when a command line is read, so that a command which breaks off can answer, too.
 
     The document has standard output to itself from here on: what a flow's own code prints goes to standard error.
     """
-    global _wanted, _printed
-    _wanted, _printed = wanted, False
-    if wanted:
+    global _json_wanted, _json_printed
+    _json_wanted, _json_printed = value, False
+    if value:
         ctx.with_resource(_aside())
-    return wanted
+    return value
 
 
 @contextlib.contextmanager
@@ -56,14 +56,14 @@ def standard_output() -> TextIO:
 
 def print_error(error: Exception) -> None:
     """Print an error as the one document of `--json`, where that was asked for and there has been none."""
-    if _wanted and not _printed:
+    if _json_wanted and not _json_printed:
         print_json({"error": str(error)})
 
 
 def print_json(document: Any) -> None:
     """Print one JSON document, and nothing else, on standard output."""
-    global _printed
-    _printed = True
+    global _json_printed
+    _json_printed = True
     out = standard_output()
     json.dump(document, out, indent=1, default=str)
     out.write("\n")
@@ -81,10 +81,10 @@ def print_answer(document: Any, lines: Sequence[str], *, as_json: bool) -> None:
 def progress(what: str) -> Iterator[Callable[[str], None]]:
     """Show on a terminal that something is going on; quiet elsewhere. Yields what says how far it has come."""
     if err.is_terminal:
-        with err.status(what) as shown:
-            yield shown.update
+        with err.status(what) as status:
+            yield status.update
     else:
-        yield lambda said: None
+        yield lambda text: None
 
 
 @contextlib.contextmanager
@@ -146,19 +146,21 @@ def live(run: Any, look: Callable[[], None] = lambda: None, every_s: float = 0.5
             p = now.latency.minus(before.latency) if before else now.latency
             p50, p99 = p.percentile(50) / 1e6, p.percentile(99) / 1e6
             title = f"{run.flow.name}: {now.at_s:.1f} s, latency p50 {p50:.1f} ms, p99 {p99:.1f} ms"
-            view.update(steps_table(now, before, title + event_time_reached(now.watermarks_us) + escape(_kept(run))))
+            view.update(
+                steps_table(now, before, title + event_time_reached(now.watermarks_us) + escape(_promise_text(run)))
+            )
             before = now
     result: Report = report
     return result
 
 
-def _kept(run: Any) -> str:
+def _promise_text(run: Any) -> str:
     """Say how a promise fares, of a run that has one."""
     promise = getattr(run, "promise", None)
     if promise is None:
         return ""
-    told = promise()
-    return f", {told['kept']} of {told['windows']} windows kept{_causes(told)}"
+    state = promise()
+    return f", {state['kept']} of {state['windows']} windows kept{_causes(state)}"
 
 
 def _causes(promise: dict[str, Any]) -> str:
@@ -180,15 +182,16 @@ def print_report(report: Report, to: Console = console) -> None:
         f"dead letters {report.dead_letters:,}, late {report.late:,}, shed {sum(report.shed.values()):,}, "
         f"left {report.left:,}" + event_time_reached(report.last.watermarks_us)
     )
-    if lost := report.extra.get("lanes_lost"):
+    if lanes := report.extra.get("lanes_lost"):
         to.print(
-            f"of lane {', '.join(map(str, lost))}, which died, only what it had told by then is counted: what came in, out, "
-            "dead, shed and left need not add up"
+            f"of lane {', '.join(map(str, lanes))}, which died, only what it had told by then is counted: what came in, "
+            "out, dead, shed and left need not add up"
         )
-    for sink, told in report.extra.get("sinks", {}).items():
-        if told.get("waiting"):
+    for sink, state in report.extra.get("sinks", {}).items():
+        if state.get("waiting"):
             to.print(
-                f"{told['waiting']:,} records for {sink} wait on disk for the next run: what is behind it did not take them",
+                f"{state['waiting']:,} records for {sink} wait on disk for the next run: "
+                "what is behind it did not take them",
                 markup=False,
             )
     if "promise" in report.extra:

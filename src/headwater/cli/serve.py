@@ -22,7 +22,7 @@ from headwater.cli.parameters import JSON
 from headwater.cli.screen import console, print_json, progress
 from headwater.cli.site_web import check_dashboard
 from headwater.cli.web import LISTEN as WEB_LISTEN
-from headwater.cli.web import shown
+from headwater.cli.web import dashboard_of
 from headwater.errors import HeadwaterError, RunError
 from headwater.flow.duration import microseconds_of
 from headwater.rate.process import began
@@ -76,18 +76,18 @@ def serve(
     at once.
     """
     flows = Folder(folder)
-    kept = _state(flows, state)
+    state_folder = _state(flows, state)
     if check:
-        _check(flows, kept, as_json=as_json)
+        _check(flows, state_folder, as_json=as_json)
         return
     if not log.isEnabledFor(logging.INFO) and logging.getLogger().level == logging.WARNING:
         log.setLevel(logging.INFO)  # unless warnings are not wanted either
     host, port = address_of("--listen", listen, f"{LISTEN} or [::1]:8470")
     web_at = check_dashboard(web, web_listen, WEB_LISTEN)
-    home = Home(kept)
+    home = Home(state_folder)
     try:
-        token_path = default_token(kept) if token_file is None else token_file.absolute()
-        token = token_of(token_path, given=token_file is not None)
+        token_path = default_token(state_folder) if token_file is None else token_file.absolute()
+        token = token_of(token_path, must_exist=token_file is not None)
 
         def tell(url: str) -> None:
             log.info("the dashboard is at %s; log in with the token in %s", url, token_path)
@@ -99,7 +99,7 @@ def serve(
             pid = os.getpid()
             home.announce(Note(server.url, pid, began(pid) or 0, str(flows.path), str(home.path), str(token_path)))
             log.info("the flows of %s are served at %s; the token is in %s", flows.path, server.url, token_path)
-            with shown(server.url, token, web_at, tell, tuple(host_name or ())) if web else nullcontext():
+            with dashboard_of(server.url, token, web_at, tell, tuple(host_name or ())) if web else nullcontext():
                 run_until_stopped(service)
             server.shutdown()
         statuses = service.statuses()
@@ -107,7 +107,7 @@ def serve(
         home.leave()
     if as_json:
         print_json(msgspec.json.decode(msgspec.json.encode(statuses)))
-    if service.given_up:
+    if service.unstopped:
         raise typer.Exit(1)
 
 
@@ -115,7 +115,7 @@ def run_until_stopped(service: Service, over: Callable[[], bool] = lambda: False
     """Serve until signals have ended it, or it is `over`."""
     times = 0
 
-    def heard(signum: int, frame: Any) -> None:
+    def on_signal(signum: int, frame: Any) -> None:
         nonlocal times
         times += 1
         if times > 2:
@@ -124,7 +124,7 @@ def run_until_stopped(service: Service, over: Callable[[], bool] = lambda: False
         # in a thread: what was interrupted may hold the very lock that is needed
         threading.Thread(target=service.shut, kwargs={"now": times == 2}, daemon=True).start()
 
-    before = {number: signal.signal(number, heard) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.signal(number, on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         service.start()
         while not service.ended.wait(0.2):
@@ -136,41 +136,41 @@ def run_until_stopped(service: Service, over: Callable[[], bool] = lambda: False
             signal.signal(number, handler)
 
 
-def _state(flows: Folder, given: Path | None) -> Path:
+def _state(flows: Folder, folder: Path | None) -> Path:
     systemd = os.environ.get("STATE_DIRECTORY", "").partition(":")[0]
-    return given or (Path(systemd) if systemd else flows.path / ".headwater")
+    return folder or (Path(systemd) if systemd else flows.path / ".headwater")
 
 
-def _check(flows: Folder, kept: Path, *, as_json: bool) -> None:
-    found = flows.look(first=True)
-    if found is None:
+def _check(flows: Folder, state_folder: Path, *, as_json: bool) -> None:
+    files = flows.look(first=True)
+    if files is None:
         raise RunError(f"cannot look into {flows.path}")
     with progress("looking at all flows"), ThreadPoolExecutor(2) as pool:
-        looked = list(pool.map(lambda each: _looked(each, kept), found.values()))
-    wrong, owners = list[str | None](), dict[str, str]()
-    for name, answer in zip(found, looked, strict=True):
-        shared = next((file for file in answer.writes if file in owners), None)
-        wrong.append(answer.why if shared is None else twice(shared, owners[shared]))
-        if wrong[-1] is None:
+        checks = list(pool.map(lambda each: _check_flow(each, state_folder), files.values()))
+    reasons, owners = list[str | None](), dict[str, str]()
+    for name, answer in zip(files, checks, strict=True):
+        conflict = next((file for file in answer.writes if file in owners), None)
+        reasons.append(answer.why if conflict is None else twice(conflict, owners[conflict]))
+        if reasons[-1] is None:
             owners |= dict.fromkeys(answer.writes, name)
     answers = [
         {"name": each.name, "file": str(each.path), "runs": why is None, "why": why}
-        for each, why in zip(found.values(), wrong, strict=True)
+        for each, why in zip(files.values(), reasons, strict=True)
     ]
     if as_json:
         print_json(answers)
     else:
         table = Table("flow", "could run", header_style="bold")
-        for name, why in zip(found, wrong, strict=True):
+        for name, why in zip(files, reasons, strict=True):
             table.add_row(escape(name), "yes" if why is None else escape(f"no: {why}"))
         console.print(table)
-    if any(why is not None for why in wrong):
+    if any(why is not None for why in reasons):
         raise typer.Exit(1)
 
 
-def _looked(file: FlowFile, kept: Path) -> Answer:
-    """Return what can be told of a flow without starting it: why it could not run, and what it would write."""
-    home = flow_home(kept, file.name)
+def _check_flow(file: FlowFile, state_folder: Path) -> Answer:
+    """Check a flow without starting it: why it could not run, and which files it would write."""
+    home = flow_home(state_folder, file.name)
     try:
         settings = read_settings(settings_beside(file.path))
         return ask(file.name, Assignment("check", str(file.path), str(home.path), settings), CHECK_S)

@@ -10,7 +10,7 @@ from pathlib import Path
 from headwater.deploy.bundle import sources_of
 
 
-def shipped(flow: str, attribute: str) -> tuple[str, dict[str, bytes]]:
+def shipment(flow: str, attribute: str) -> tuple[str, dict[str, bytes]]:
     """Return how a program elsewhere names a flow that was found here, and the files it consists of, by their paths.
 
     `attribute` is what its module calls it. There are no files of what is installed.

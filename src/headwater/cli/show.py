@@ -48,18 +48,18 @@ def show(
     if on is not None and (job := spark_job(flow)):
         print_json({"flow": flow, "stages": [], "why": job.about}) if as_json else typer.echo(job.about)
         return
-    found = find_flow(flow)
-    found.check()
+    dataflow = find_flow(flow)
+    dataflow.check()
     if guarantees:
-        _show_guarantees(found, as_json)
+        _show_guarantees(dataflow, as_json)
         return
     if on is not None:
-        _show_stages(found, as_json, meaning or "headwater")
+        _show_stages(dataflow, as_json, meaning or "headwater")
         return
     if as_json:
-        print_json(found.to_json())
+        print_json(dataflow.to_json())
         return
-    picture = _FORMS[form](found)
+    picture = _FORMS[form](dataflow)
     if output is not None:
         output.write_text(picture + "\n")
         console.print(f"wrote {output}")
@@ -70,11 +70,11 @@ def show(
 def _show_guarantees(flow: Flow, as_json: bool) -> None:
     from headwater.flow.guarantees import guarantees
 
-    held = guarantees(flow)
+    results = guarantees(flow)
     if as_json:
-        print_json({"flow": flow.name, "sinks": [each.to_json() for each in held]})
+        print_json({"flow": flow.name, "sinks": [each.to_json() for each in results]})
         return
-    for each in held:
+    for each in results:
         typer.echo(f"{each.sink}: {each.holds}")
         for link in each.weakest:
             typer.echo(f"  {link}")

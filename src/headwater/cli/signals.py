@@ -9,12 +9,12 @@ from contextlib import contextmanager, suppress
 from threading import Thread
 from typing import Any
 
-from headwater.cli.force_quit import leaves_at_the_third_signal
+from headwater.cli.force_quit import exit_at_third_signal
 from headwater.cli.screen import err
 
 
 @contextmanager
-def stopped_by_signals() -> Iterator[Callable[[Any], None]]:
+def stop_on_signals() -> Iterator[Callable[[Any], None]]:
     """Let the first signal drain the run, the second stop it, and the third leave whatever it is doing.
 
     Yields what is to be called with the run once it is there. Its sources read while it is still being started, so a
@@ -23,7 +23,7 @@ def stopped_by_signals() -> Iterator[Callable[[Any], None]]:
     running: Any = None
     times = 0
 
-    def heard(signum: int, frame: Any) -> None:
+    def on_signal(signum: int, frame: Any) -> None:
         nonlocal times
         if running is None:
             times += 1
@@ -35,32 +35,32 @@ def stopped_by_signals() -> Iterator[Callable[[Any], None]]:
             return
         times = max(times, running.stopping.is_set()) + 1
         if times == 1:
-            _apart(running.stop, "stopping: draining what was read; once more to stop now")
+            _in_thread(running.stop, "stopping: draining what was read; once more to stop now")
         elif times == 2:
-            _apart(running.abort, "stopping now; once more to leave without waiting")
+            _in_thread(running.abort, "stopping now; once more to leave without waiting")
         else:
             os._exit(128 + signum)
 
-    def started(run: Any) -> None:
+    def attach(run: Any) -> None:
         nonlocal running
         running = run
         if times:
             run.stop()
 
-    before = {number: signal.signal(number, heard) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.signal(number, on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        with leaves_at_the_third_signal():
-            yield started
+        with exit_at_third_signal():
+            yield attach
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
 
 
-def _apart(act: Callable[[], None], said: str) -> None:
+def _in_thread(act: Callable[[], None], message: str) -> None:
     """Say and do something in a thread: what was interrupted may hold the very lock that is needed."""
 
     def do() -> None:
-        err.print(said)
+        err.print(message)
         act()
 
     Thread(target=do, daemon=True).start()

@@ -13,8 +13,8 @@ from headwater import sim
 from headwater.cli.parameters import JSON
 from headwater.cli.placement import read_placement
 from headwater.cli.placement_options import CASE, PROBLEM, RESOURCES, Ask, with_ask
-from headwater.cli.question import MODEL, bound, of_file, with_constraints
-from headwater.cli.run import parsed_take
+from headwater.cli.question import MODEL, bind_plan, of_file, with_constraints
+from headwater.cli.run import parse_take
 from headwater.cli.screen import console, err, print_json, print_report, progress
 from headwater.engine.policy import DEFAULT, POLICIES
 from headwater.errors import PlacementError, RunError, listed, suggestion
@@ -76,20 +76,22 @@ def simulate(
         raise RunError(f"there is no mode {mode!r}; modes are {listed(MODES)}{suggestion(mode, MODES)}")
     seconds, coming, kind = microseconds(duration) / 1e6, _arrivals(arrivals), _service(service)
     queues = sim.QueueOptions(seconds, ask.seed, coming, kind)
-    engine = sim.EngineOptions(seconds, ask.seed, coming, policy, parsed_take(take), workers, runner=runner)
+    engine = sim.EngineOptions(seconds, ask.seed, coming, policy, parse_take(take), workers, runner=runner)
     solve, budget = strategy(strategy_name), ask.budget(objective)
     if flow is not None and net is None and problem is None and Path(flow).suffix in PLANS:
         _check_plan_alone(ask, placement=placement, strategy=strategy_name, objective=objective)
-        found = bound(Plan.load(flow), ask.rate, ask.profile, ask.measured_on, ask.every)
-        asked, device = found.problem, found.device
+        solution = bind_plan(Plan.load(flow), ask.rate, ask.profile, ask.measured_on, ask.every)
+        instance, device = solution.problem, solution.device
     else:
-        asked = _problem_of(flow, net, problem, case, resources, ask, places=placement is None)
-        device = _read(placement, asked) if placement is not None else _devices(solve(asked, budget))
+        instance = _problem_of(flow, net, problem, case, resources, ask, places=placement is None)
+        device = _read_valid(placement, instance) if placement is not None else _devices(solve(instance, budget))
     assert device is not None
-    mode = mode or ("engine" if asked.model is Model.ENGINE else "queues")
+    mode = mode or ("engine" if instance.model is Model.ENGINE else "queues")
     with progress("playing"):
-        report = sim.run_queues(asked, device, queues) if mode == "queues" else sim.run_engine(asked, device, engine)
-    names = {s: asked.net.device_name(int(d)) for s, d in zip(asked.steps, device, strict=True)}
+        report = (
+            sim.run_queues(instance, device, queues) if mode == "queues" else sim.run_engine(instance, device, engine)
+        )
+    names = {s: instance.net.device_name(int(d)) for s, d in zip(instance.steps, device, strict=True)}
     if as_json:
         print_json(report.to_json() | {"placement": names})
         return
@@ -99,11 +101,11 @@ def simulate(
         console.print(f"{sink}: predicted {expected}, simulated {1e3 * row['simulated_s']:.3f} ms on average")
 
 
-def _check_plan_alone(ask: Ask, **given: object) -> None:
+def _check_plan_alone(ask: Ask, **options: object) -> None:
     """Refuse what a plan has already decided."""
     usual = {"strategy": "best", "model": MODEL}
-    decided = given | {name: getattr(ask, name) for name in ("model", "pin", "keep", "close")}
-    for name, value in decided.items():
+    decisions = options | {name: getattr(ask, name) for name in ("model", "pin", "keep", "close")}
+    for name, value in decisions.items():
         if value != usual.get(name):
             raise PlacementError(
                 f"the plan says where its steps run, and --{name} asks to plan anew: give FLOW NET with it"
@@ -128,18 +130,18 @@ def _problem_of(
     return ask.problem([flow], where, places=places)
 
 
-def _devices(found: Placement) -> Ints:
-    if found.device is None:
-        err.print(f"nothing to play: {found.reason}")
+def _devices(placement: Placement) -> Ints:
+    if placement.device is None:
+        err.print(f"nothing to play: {placement.reason}")
         raise typer.Exit(1)
-    return found.device
+    return placement.device
 
 
-def _read(path: Path, problem: Problem) -> Ints:
+def _read_valid(path: Path, problem: Problem) -> Ints:
     device = read_placement(path, problem)
-    broken = violations(problem, device.tolist())
-    if broken:
-        raise PlacementError(f"placement file '{path}' is not valid here: {broken[0]}")
+    breaches = violations(problem, device.tolist())
+    if breaches:
+        raise PlacementError(f"placement file '{path}' is not valid here: {breaches[0]}")
     return device
 
 
@@ -160,7 +162,7 @@ def _arrivals(text: str) -> sim.Arrivals:
 def _service(text: str | None) -> sim.Service | None:
     if text is None:
         return None
-    known = [service.value for service in sim.Service]
-    if text not in known:
-        raise RunError(f"--service is one of {listed(known)}; got {text!r}")
+    names = [service.value for service in sim.Service]
+    if text not in names:
+        raise RunError(f"--service is one of {listed(names)}; got {text!r}")
     return sim.Service(text)

@@ -14,7 +14,7 @@ import typer
 from headwater.cli.address import address_of
 from headwater.cli.serve import run_until_stopped
 from headwater.cli.sites import STATE, Coordinators
-from headwater.cli.spark_options import parsed_settings
+from headwater.cli.spark_options import parse_settings
 from headwater.deploy.bridge.uplink import Uplink
 from headwater.deploy.certificates import Identity
 from headwater.deploy.coordinator.state import StateFolder
@@ -42,7 +42,7 @@ app = typer.Typer(help="Run the parts of flows that a coordinator hands to this 
 
 @app.callback(invoke_without_command=True)
 def site(
-    called: typer.Context,
+    context: typer.Context,
     join: Annotated[str, typer.Option(metavar="HOST:PORT", help="where the coordinator is")] = "",
     token: Annotated[
         Path | None, typer.Option(help="a file with this site's token; needed the first time ('-' is standard input)")
@@ -97,21 +97,21 @@ def site(
     stops all parts with a checkpoint. `headwater site token NAME` makes the token, where the coordinator's state is.
     A figure is a number, a CSV file of `hour,value` (an hour of the day, UTC, or a date), or 'command: …' that prints it.
     """
-    if called.invoked_subcommand is not None:
+    if context.invoked_subcommand is not None:
         return
     if not join:
         raise RunError("where is the coordinator? say --join HOST:PORT")
     address = address_of("--join", join, "192.0.2.1:8471")
-    listening = None if listen is None else address_of("--listen", listen, "192.0.2.7", port=0)
-    said = {"--price": price, "--carbon": carbon, "--cores": cores}
-    quotes = Quotes(*(None if text is None else Quote(option, text) for option, text in said.items()))
-    on_spark, settings = _master(kind, master), parsed_settings(conf or [])
+    listen_address = None if listen is None else address_of("--listen", listen, "192.0.2.7", port=0)
+    figures = {"--price": price, "--carbon": carbon, "--cores": cores}
+    quotes = Quotes(*(None if text is None else Quote(option, text) for option, text in figures.items()))
+    on_spark, settings = _master(kind, master), parse_settings(conf or [])
     if settings and on_spark is None:
         raise RunError("-c is a setting of Spark's; say --kind spark too")
-    given = None if token is None else _read_token(token)
-    folder = _folder(name, given, state)
+    token_text = None if token is None else _read_token(token)
+    folder = _folder(name, token_text, state)
     Uplink.read(uplink)
-    folder.settle(_name(folder, name, given), listening, uplink, on_spark, settings)
+    folder.settle(_name(folder, name, token_text), listen_address, uplink, on_spark, settings)
     if on_spark is not None:
         say_what_executors_need(on_spark, folder)
     if log.getEffectiveLevel() == logging.WARNING:
@@ -123,9 +123,9 @@ def site(
         service = Service(Folder(folder.parts), home, Notifier(), stop_within_s=within_s)
         link = Link(Work(folder, service, Site(quotes, core_ips)), address)
         link.start()
-        let_go = _leash() if leash else threading.Event()
+        hung_up = _leash() if leash else threading.Event()
         try:
-            run_until_stopped(service, lambda: link.refused is not None or let_go.is_set())
+            run_until_stopped(service, lambda: link.refused is not None or hung_up.is_set())
         finally:
             link.stop()
     finally:
@@ -205,15 +205,15 @@ def say_what_executors_need(master: str, folder: SiteFolder) -> None:
 
 def _leash() -> threading.Event:
     """Return what is set when whoever started this process is gone, whatever ended it: standard input ends then."""
-    gone = threading.Event()
+    hung_up = threading.Event()
 
     def wait() -> None:
         while os.read(0, 2**12):  # not by sys.stdin, whose lock would break the end of the process
             pass
-        gone.set()
+        hung_up.set()
 
     threading.Thread(target=wait, name="leash", daemon=True).start()
-    return gone
+    return hung_up
 
 
 def _read_token(path: Path) -> str:
@@ -235,12 +235,12 @@ def _name(folder: SiteFolder, name: str | None, token: str | None) -> str:
     """Return the site's name, and see to it that its certificate is there."""
     if token is not None:
         return use_token(token, folder.identity_folder, name)
-    known = folder.name if name is None else name
+    site_name = folder.name if name is None else name
     try:
-        Identity.of(folder.identity_folder, known)
+        Identity.of(folder.identity_folder, site_name)
     except RunError:
         raise RunError(
-            f"site '{known}' has no certificate in {folder.identity_folder}; give --token FILE once, with what "
-            f"'headwater site token {known}' prints where the coordinator is"
+            f"site '{site_name}' has no certificate in {folder.identity_folder}; give --token FILE once, with what "
+            f"'headwater site token {site_name}' prints where the coordinator is"
         ) from None
-    return known
+    return site_name

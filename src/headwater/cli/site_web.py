@@ -45,10 +45,12 @@ def site_dashboard(
     """Have the sites of a state folder shown by a dashboard, with plans, if that is wanted, while the context lasts."""
     if not web:
         return nullcontext()
-    from headwater.cli.web import answered
+    from headwater.cli.web import dashboard_of_answers
     from headwater.deploy.api.routes import Answers
     from headwater.deploy.api.sites import Sites
     from headwater.serve.home import token_of
 
     folder.identity()  # makes the folder
-    return answered(Answers(Sites(folder, net), plans()), token_of(folder.path / TOKEN, given=False), listen)
+    return dashboard_of_answers(
+        Answers(Sites(folder, net), plans()), token_of(folder.path / TOKEN, must_exist=False), listen
+    )

@@ -13,7 +13,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from headwater.cli.screen import console
-from headwater.deploy.coordinator.stages import told as told_stages
+from headwater.deploy.coordinator.stages import told as stages_text
 from headwater.deploy.policies.policy_state import Decision
 from headwater.deploy.policies.telling import told, told_came, told_measured
 from headwater.errors import one_line
@@ -26,21 +26,21 @@ Coordinators = Annotated[Path, typer.Option("--state", help="the state folder of
 def print_sites(document: dict[str, Any]) -> None:
     """Print what a coordinator says of its flow and of all sites, or why none says anything."""
     flow = document["flow"]
-    told = "nothing is deployed" if flow is None else f"flow '{flow['name']}' is {flow['phase']} ({flow['id']})"
-    console.print(told, markup=False, highlight=False)
+    headline = "nothing is deployed" if flow is None else f"flow '{flow['name']}' is {flow['phase']} ({flow['id']})"
+    console.print(headline, markup=False, highlight=False)
     if "why" in document:
         console.print(document["why"], markup=False, highlight=False)
         return
     sites = document["sites"]
-    figures = {name: told for name, told in _FIGURES.items() if any(told(site) for site in sites)}
+    figures = {name: figure for name, figure in _FIGURES.items() if any(figure(site) for site in sites)}
     table = Table(header_style="bold")
     for name in ("site", "state", "steps", "in", "out", "restarts", *figures, "why"):
         table.add_column(name, justify="left" if name in ("site", "state", "steps", "why") else "right")
     for site in sites:
         counts = [f"{site.get(name, 0):,}" for name in ("records_in", "records_out", "restarts")]
-        figured = [figure(site) for figure in figures.values()]
+        values = [figure(site) for figure in figures.values()]
         name = f"{site['name']} (Spark)" if site.get("kind") == "spark" else site["name"]
-        cells = (name, site["state"], ", ".join(site["steps"]), *counts, *figured, one_line(site["why"]))
+        cells = (name, site["state"], ", ".join(site["steps"]), *counts, *values, one_line(site["why"]))
         table.add_row(*map(escape, cells))
     console.print(table)
     if flow is not None and flow.get("moves"):
@@ -52,23 +52,23 @@ def print_sites(document: dict[str, Any]) -> None:
 def _print_move(move: dict[str, Any]) -> None:
     """Print the last move, and where its time went."""
     steps = ", ".join(f"{step}: {one} → {other}" for step, (one, other) in move["steps"].items())
-    came = f": {move['undone']}" if move["undone"] else told_stages(move["stages_s"])
+    outcome = f": {move['undone']}" if move["undone"] else stages_text(move["stages_s"])
     at = time.strftime("%H:%M:%S", time.localtime(move["at_s"]))
-    console.print(f"last move, at {at}: {steps}; {move['state']}{came}", markup=False, highlight=False)
+    console.print(f"last move, at {at}: {steps}; {move['state']}{outcome}", markup=False, highlight=False)
 
 
 def _print_policy(policy: dict[str, Any]) -> None:
-    promised = f", promised {policy['contract']}" if policy["contract"] else ""
-    lines = [f"policy {policy['name']}{promised}: {policy['moves']} moves"]
+    promise = f", promised {policy['contract']}" if policy["contract"] else ""
+    lines = [f"policy {policy['name']}{promise}: {policy['moves']} moves"]
     lines += [f"waits: {policy['waits']}"] if policy["waits"] else []
     if policy["held"]:
-        held = ", ".join(f"{step} at {at}" for step, at in policy["held"].items())
-        lines.append(f"moved by hand, and stays: {held}; headwater move STEP… --open lets the policy have it")
+        fixed = ", ".join(f"{step} at {at}" for step, at in policy["held"].items())
+        lines.append(f"moved by hand, and stays: {fixed}; headwater move STEP… --open lets the policy have it")
     for each in policy["decisions"]:
         decision = msgspec.convert(each, Decision)
         lines.append(f"{time.strftime('%H:%M:%S', time.localtime(decision.at_s))}  {told(decision)}")
         lines += [f"          {told_came(decision)}"] if decision.came is not None else []
-        lines += [f"          {measured}"] if (measured := told_measured(decision)) else []
+        lines += [f"          {measurement}"] if (measurement := told_measured(decision)) else []
     for line in lines:
         console.print(line, markup=False, highlight=False)
 
@@ -77,12 +77,12 @@ def _load(site: dict[str, Any]) -> str:
     return f"{site['load']:.1f} of {site['cores']:g}" if site.get("load") is not None and "cores" in site else ""
 
 
-def _promised(site: dict[str, Any]) -> str:
-    told = site.get("promised") or {}
-    return f"{told['held']:.2f} of {told['capacity']:.2f}" if told.get("held") else ""
+def _cores_promised(site: dict[str, Any]) -> str:
+    ledger = site.get("promised") or {}
+    return f"{ledger['held']:.2f} of {ledger['capacity']:.2f}" if ledger.get("held") else ""
 
 
-def _kept(site: dict[str, Any]) -> str:
+def _windows_kept(site: dict[str, Any]) -> str:
     own = site.get("promise")
     return "" if own is None else f"{own['kept']:,} of {own['kept'] + own['broken']:,}"
 
@@ -94,8 +94,8 @@ def _figure(name: str) -> Callable[[dict[str, Any]], str]:
 #: columns of what sites report; one that no site says anything in is left out
 _FIGURES: dict[str, Callable[[dict[str, Any]], str]] = {
     "load": _load,
-    "cores promised": _promised,
-    "windows kept": _kept,
+    "cores promised": _cores_promised,
+    "windows kept": _windows_kept,
     "price": _figure("price"),
     "carbon": _figure("carbon"),
     "dropped": lambda site: f"{site['dropped']:,}" if site.get("dropped") else "",

@@ -9,7 +9,7 @@ import typer
 
 from headwater import net as nets
 from headwater.cli.parameters import JSON
-from headwater.cli.placement_options import GIVEN, Ask, with_ask
+from headwater.cli.placement_options import FLOWS_AND_NET, Ask, with_ask
 from headwater.cli.screen import print_answer, progress
 from headwater.cli.writable import PICTURES, check_file
 from headwater.errors import PlacementError, listed, suggestion
@@ -27,7 +27,7 @@ FEWEST = ("devices", "money")
 
 @with_ask
 def size(
-    given: GIVEN = None,
+    references: FLOWS_AND_NET = None,
     latency: Annotated[str | None, typer.Option(help="what the slowest path may take, such as 200ms")] = None,
     fewest: Annotated[str, typer.Option(help="what there should be least of: devices or money")] = "devices",
     between: Annotated[
@@ -49,7 +49,7 @@ def size(
 
     headwater size flow.py net.toml --front critical,money --picture front.png
     """
-    if not given or len(given) < 2:
+    if not references or len(references) < 2:
         raise PlacementError("say what to size and where: FLOW NET")
     if fewest not in FEWEST:
         raise PlacementError(f"--fewest is {listed(FEWEST)}; got {fewest!r}")
@@ -59,26 +59,26 @@ def size(
     check_file("--picture", picture, PICTURES)
     target_s = microseconds(latency) / 1e6 if latency is not None else None
     budget = ask.budget()
-    where = nets.read(Path(given[-1]))
-    asked = ask.problem(given[:-1], where)
+    where = nets.read(Path(references[-1]))
+    problem = ask.problem(references[:-1], where)
     with progress("sizing"):
-        found = (
-            least(asked, fewest, latency_s=target_s, budget=budget)
+        placement = (
+            least(problem, fewest, latency_s=target_s, budget=budget)
             if target_s is not None
-            else strategy("best")(asked, budget)
+            else strategy("best")(problem, budget)
         )
         document: dict[str, Any] = {
-            "problem": asked.name,
+            "problem": problem.name,
             "latency_s": target_s,
             "fewest": fewest,
-            "plan": account(found),
+            "plan": account(placement),
         }
-        if found.device is not None:
-            document["room"] = _room(found, budget)
+        if placement.device is not None:
+            document["room"] = _room(placement, budget)
             if measures is not None:
-                document["front"] = _front(asked, measures, points, budget, picture)
+                document["front"] = _front(problem, measures, points, budget, picture)
     print_answer(document, _lines(document), as_json=as_json)
-    if found.device is None:
+    if placement.device is None:
         raise typer.Exit(1)
 
 
@@ -96,31 +96,31 @@ def _measures(text: str | None) -> tuple[str, str] | None:
     return names[0], names[1]
 
 
-def _room(found: Placement, budget: Budget) -> dict[str, Any]:
+def _room(placement: Placement, budget: Budget) -> dict[str, Any]:
     """How far rates can grow as steps are placed, what stops them there, and how far if steps may move."""
-    assert found.device is not None
-    as_placed = headroom(found.problem, found.device)
-    beyond = violations(slower(found.problem, as_placed * 1.001), found.device.tolist())
-    moved, _ = reach(found.problem, budget)
+    assert placement.device is not None
+    as_placed = headroom(placement.problem, placement.device)
+    beyond = violations(slower(placement.problem, as_placed * 1.001), placement.device.tolist())
+    with_moves, _ = reach(placement.problem, budget)
     return {
         "as_placed": as_placed,
         "stopped_by": str(beyond[0]) if beyond else None,
-        "if_steps_move": max(moved, as_placed),
+        "if_steps_move": max(with_moves, as_placed),
     }
 
 
 def _front(
-    asked: Problem, measures: tuple[str, str], points: int, budget: Budget, picture: Path | None
+    problem: Problem, measures: tuple[str, str], points: int, budget: Budget, picture: Path | None
 ) -> list[dict[str, Any]]:
-    found = front(asked, *measures, points=points, budget=budget)
-    if picture is not None and found:
+    placements = front(problem, *measures, points=points, budget=budget)
+    if picture is not None and placements:
         from headwater.place.front_picture import draw
 
-        draw(found, *measures, picture)
+        draw(placements, *measures, picture)
     return [
         {name: placement.score.measure(name) for name in measures}
         | {"status": placement.status, "placement": placement.by_name}
-        for placement in found
+        for placement in placements
     ]
 
 
@@ -128,11 +128,11 @@ def _lines(document: dict[str, Any]) -> list[str]:
     plan = document["plan"]
     if plan["value"] is None:
         return [f"{document['problem']}: no placement is fast enough: {plan['reason']}"]
-    asked = "" if document["latency_s"] is None else f" within {1e3 * document['latency_s']:g} ms"
-    surely = "proven least" if plan["status"] == "optimal" and document["latency_s"] is not None else "found"
+    target = "" if document["latency_s"] is None else f" within {1e3 * document['latency_s']:g} ms"
+    proof = "proven least" if plan["status"] == "optimal" and document["latency_s"] is not None else "found"
     lines = [
-        f"{document['problem']}{asked}: {plan['measures']['devices']} devices, {plan['measures']['money']:g} per hour, "
-        f"slowest path {1e3 * plan['measures']['critical']:.3f} ms ({surely})"
+        f"{document['problem']}{target}: {plan['measures']['devices']} devices, {plan['measures']['money']:g} per hour, "
+        f"slowest path {1e3 * plan['measures']['critical']:.3f} ms ({proof})"
     ]
     lines += [f"  {step} → {device}" for step, device in plan["placement"].items()]
     room = document["room"]

@@ -10,11 +10,11 @@ from typing import Annotated
 
 import typer
 
-from headwater.cli.locate import named_flow
+from headwater.cli.locate import resolve_flow
 from headwater.cli.parameters import FLOW, JSON
-from headwater.cli.rewire import rewired, source_of
+from headwater.cli.rewire import rewire, source_of
 from headwater.cli.screen import console, err, print_json
-from headwater.cli.shipping import shipped
+from headwater.cli.shipping import shipment
 from headwater.cli.spark_options import (
     AVAILABLE_NOW,
     BACKFILL,
@@ -30,8 +30,8 @@ from headwater.cli.spark_options import (
     TARGET,
     UNTIL,
     check_history,
-    parsed_metrics,
-    parsed_settings,
+    parse_metrics_address,
+    parse_settings,
 )
 from headwater.errors import RunError
 from headwater.flow.duration import microseconds_of
@@ -92,7 +92,7 @@ def submit(
     from headwater.spark.options import check_buckets, check_meaning
     from headwater.spark.submitting import check_driver, packed
 
-    settings = parsed_settings(conf or [])
+    settings = parse_settings(conf or [])
     check_driver(master, deploy_mode, settings)
     for option, text in (("--for", duration), ("--target", target), ("--every", every)):
         if text is not None and not microseconds_of(option, text):
@@ -104,20 +104,20 @@ def submit(
     if backfill and checkpoint is None:
         raise RunError("--backfill is about checkpoints, and means nothing without --checkpoint DIR")
     if prometheus is not None:
-        parsed_metrics(prometheus)
-    attribute, chosen = named_flow(flow)
+        parse_metrics_address(prometheus)
+    attribute, dataflow = resolve_flow(flow)
     is_here = deploy_mode == "client"
     inputs = [
         f"{source}={_place('--input', path, is_here)}"
-        for source, path in (source_of(chosen, given, "--input NAME=FILE") for given in input or [])
+        for source, path in (source_of(dataflow, argument, "--input NAME=FILE") for argument in input or [])
     ]
     if is_here:
-        rewired(chosen, inputs=inputs)  # which says what is wrong with them
+        rewire(dataflow, inputs=inputs)  # which says what is wrong with them
     tables = [
         f"{source}={_table(table, is_here)}"
-        for source, table in (source_of(chosen, given, "--backfill NAME=TABLE") for given in backfill or [])
+        for source, table in (source_of(dataflow, argument, "--backfill NAME=TABLE") for argument in backfill or [])
     ]
-    reference, files = shipped(flow, attribute)
+    reference, files = shipment(flow, attribute)
     options: dict[str, str | list[str] | bool | int | None] = {
         "input": inputs,
         "output": None if output is None else _place("--output", output, is_here),
@@ -134,10 +134,10 @@ def submit(
         "for": duration,
         "prometheus": prometheus,
     }
-    made = packed(
+    package = packed(
         ["run", reference, "--on", "spark", "--json", *_words(options)],
-        chosen.name,
-        folder or Path(f"{chosen.name}.submit"),
+        dataflow.name,
+        folder or Path(f"{dataflow.name}.submit"),
         files=files,
         master=master,
         deploy_mode=deploy_mode,
@@ -146,38 +146,42 @@ def submit(
     )
     if dry_run:
         if as_json:
-            print_json({"command": made.command, "main": str(made.main), "modules": made.modules and str(made.modules)})
+            print_json(
+                {
+                    "command": package.command,
+                    "main": str(package.main),
+                    "modules": package.modules and str(package.modules),
+                }
+            )
         else:
-            console.print(shlex.join(made.command), markup=False, highlight=False, soft_wrap=True)
+            console.print(shlex.join(package.command), markup=False, highlight=False, soft_wrap=True)
         return
     from headwater.spark import java
 
-    err.print(f"handing {chosen.name} to {master}; what it says follows")
+    err.print(f"handing {dataflow.name} to {master}; what it says follows")
     environ = os.environ | {"JAVA_HOME": str(java.find().home)}
-    code = subprocess.run(made.command, env=environ, check=False).returncode
+    code = subprocess.run(package.command, env=environ, check=False).returncode
     if code:
         raise typer.Exit(1)
 
 
-def _place(option: str, given: str, is_here: bool) -> str:
+def _place(option: str, text: str, is_here: bool) -> str:
     """Return a place as the driver finds it: a program that runs here may be started from another folder."""
-    path = path_in(given)
+    path = path_in(text)
     if path is None or path.is_absolute():
-        return given
-    if not given or not is_here:
+        return text
+    if not text or not is_here:
         why = (
-            "is it a variable that is not set?"
-            if not given
-            else "give a URL, or a path from / on that all machines see"
+            "is it a variable that is not set?" if not text else "give a URL, or a path from / on that all machines see"
         )
-        raise RunError(f"{option} {given!r}: a driver on the cluster has no such folder; {why}")
+        raise RunError(f"{option} {text!r}: a driver on the cluster has no such folder; {why}")
     return str(path.absolute())
 
 
-def _table(given: str, is_here: bool) -> str:
+def _table(text: str, is_here: bool) -> str:
     """Return a table of history as the driver finds it; one that is no file here may be a name that Spark knows."""
-    path = path_in(given)
-    return str(path.absolute()) if path is not None and is_here and path.exists() else given
+    path = path_in(text)
+    return str(path.absolute()) if path is not None and is_here and path.exists() else text
 
 
 def _words(options: dict[str, str | list[str] | bool | int | None]) -> list[str]:

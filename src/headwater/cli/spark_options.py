@@ -52,19 +52,19 @@ PROMETHEUS = Annotated[
 ]
 
 
-def check_history(backfill: list[str] | None, of_it: dict[str, Any]) -> None:
+def check_history(backfill: list[str] | None, options: dict[str, Any]) -> None:
     """Refuse what means nothing without history."""
-    given = [name for name, value in of_it.items() if value]
-    if given and not backfill:
-        raise RunError(f"--{given[0]} is about history, and means nothing without --backfill TABLE")
-    if (until := of_it["until"]) is not None:
+    names = [name for name, value in options.items() if value]
+    if names and not backfill:
+        raise RunError(f"--{names[0]} is about history, and means nothing without --backfill TABLE")
+    if (until := options["until"]) is not None:
         try:
             micros_of_text(until)
         except ValueError:
             raise RunError(f"--until is a moment such as 2026-11-16T08:00:00Z; got {until!r}") from None
 
 
-def parsed_metrics(text: str) -> tuple[int, str]:
+def parse_metrics_address(text: str) -> tuple[int, str]:
     """Read `--prometheus`: the port, and the address that it is of."""
     if text.isdecimal():
         return int(text), "127.0.0.1"
@@ -72,12 +72,12 @@ def parsed_metrics(text: str) -> tuple[int, str]:
     return port, host
 
 
-def parsed_settings(texts: list[str]) -> dict[str, str]:
+def parse_settings(texts: list[str]) -> dict[str, str]:
     """Read `-c NAME=VALUE`; of a name that is given twice, the last one counts."""
-    found = {}
+    settings = {}
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals or not name.startswith("spark."):
             raise RunError(f"-c takes a setting of Spark's, such as spark.driver.memory=4g; got {text!r}")
-        found[name] = value.strip()
-    return found
+        settings[name] = value.strip()
+    return settings

@@ -40,19 +40,19 @@ def status(
     if sites is not None and state is not None:
         print_json({"deployed": sites}) if as_json else print_sites(sites)
         return
-    served = _servers(state)
-    found, silent = _board()
+    answers = _servers(state)
+    promises, silent = _board()
     if as_json:
-        promised = {} if found is None else msgspec.to_builtins(found)
+        ledger = {} if promises is None else msgspec.to_builtins(promises)
         why = {} if silent is None else {"error": str(silent)}
-        print_json({"supervisor": found is not None, **promised, **why, "servers": served, "deployed": sites})
+        print_json({"supervisor": promises is not None, **ledger, **why, "servers": answers, "deployed": sites})
     else:
         if sites is not None:
             print_sites(sites)
-        for server in served:
+        for server in answers:
             _print_server(server)
-        if found is not None:
-            _print(found)
+        if promises is not None:
+            _print(promises)
         elif silent is None:
             console.print("nothing is promised here: no supervisor runs")
     if silent is not None:
@@ -78,8 +78,8 @@ def _sites(state: Path | None) -> dict[str, Any] | None:
     try:
         return ask(folder, "status")
     except NobodyError:
-        found = at_rest(folder)
-        return None if state is None and found["flow"] is None else found
+        document = at_rest(folder)
+        return None if state is None and document["flow"] is None else document
 
 
 def _servers(state: Path | None) -> list[dict[str, Any]]:
@@ -91,15 +91,15 @@ def _servers(state: Path | None) -> list[dict[str, Any]]:
         notes = [note]
     else:
         notes = list(servers())
-    found = []
+    answers = []
     for note in notes:
-        told: dict[str, Any] = {"url": note.url, "pid": note.pid, "folder": note.folder, "state": note.state}
+        answer: dict[str, Any] = {"url": note.url, "pid": note.pid, "folder": note.folder, "state": note.state}
         try:
-            told["flows"] = ask(note, "/api/v1/flows")
+            answer["flows"] = ask(note, "/api/v1/flows")
         except RunError as error:
-            told["error"] = str(error)
-        found.append(told)
-    return found
+            answer["error"] = str(error)
+        answers.append(answer)
+    return answers
 
 
 def _print_server(server: dict[str, Any]) -> None:
@@ -119,26 +119,27 @@ def _print_server(server: dict[str, Any]) -> None:
     console.print(table)
 
 
-def _print(found: Board) -> None:
-    held = found.capacity - found.left
+def _print(promises: Board) -> None:
+    reserved = promises.capacity - promises.left
     console.print(
-        f"{held:.2f} of {found.capacity:.2f} cores promised ({found.cores:g} in all); grade {found.grade}: {found.how}",
+        f"{reserved:.2f} of {promises.capacity:.2f} cores promised ({promises.cores:g} in all); "
+        f"grade {promises.grade}: {promises.how}",
         highlight=False,
     )
-    if found.better:
-        console.print(f"a better grade: {found.better}", highlight=False, markup=False)
+    if promises.better:
+        console.print(f"a better grade: {promises.better}", highlight=False, markup=False)
     table = Table(header_style="bold")
     table.add_column("flow")
     for name in ("process", "promised", "reserved", "used", "kept", "broken", "restarts", ""):
         table.add_column(name, justify="right")
-    for lane in found.lanes:
+    for lane in promises.lanes:
         table.add_row(
             lane.flow,
             str(lane.pid),
             str(lane.contract),
             f"{lane.cores:.2f}",
             f"{lane.used:.2f}",
-            _kept(lane),
+            _windows_kept(lane),
             f"{lane.broken:,}",
             str(lane.restarts),
             _remark(lane),
@@ -146,7 +147,7 @@ def _print(found: Board) -> None:
     console.print(table)
 
 
-def _kept(lane: Lane) -> str:
+def _windows_kept(lane: Lane) -> str:
     """Say how many windows were kept, and which share of all that is: rounded down, so that 100 % means all."""
     windows = lane.kept + lane.broken
     return f"{lane.kept:,} ({math.floor(1000 * lane.kept / windows) / 10:g} %)" if windows else "0"
@@ -156,7 +157,7 @@ def _remark(lane: Lane) -> str:
     """Say what else there is to know of a lane."""
     if lane.down:
         return "died, starts again"
-    said = [f"{lane.lanes} lanes"] if lane.lanes > 1 else []
-    said += ["above its promise"] if lane.above else []
-    said += [f"{count} broken: {cause}" for cause, count in lane.causes.items()]
-    return "; ".join(said)
+    remarks = [f"{lane.lanes} lanes"] if lane.lanes > 1 else []
+    remarks += ["above its promise"] if lane.above else []
+    remarks += [f"{count} broken: {cause}" for cause, count in lane.causes.items()]
+    return "; ".join(remarks)

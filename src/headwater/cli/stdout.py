@@ -17,10 +17,10 @@ def carries_records(flow: Flow, *, as_json: bool) -> bool:
     """Say whether records go to standard output; with `--json`, whose document would be among them, refuse that."""
     sinks = {step.name: step.kind.sink for step in flow.steps.values() if isinstance(step.kind, Write)}
     data = [name for name, sink in sinks.items() if _is_stdout(place_of(sink, writing=True))]
-    shown = [name for name, sink in sinks.items() if isinstance(sink, Console)]
-    if as_json and (data or shown):
+    consoles = [name for name, sink in sinks.items() if isinstance(sink, Console)]
+    if as_json and (data or consoles):
         raise RunError(
-            f"--json prints one document on standard output and nothing else, but {listed(data + shown)} writes records "
+            f"--json prints one document on standard output and nothing else, but {listed(data + consoles)} writes records "
             "there; write them to a file, with --output or in the flow, or leave --json out"
         )
     return bool(data)
@@ -31,7 +31,7 @@ def _is_stdout(place: Place | None) -> bool:
     if place is None:
         return False
     try:
-        found = os.fstat(standard_output().fileno())
+        stat = os.fstat(standard_output().fileno())
     except (OSError, ValueError, io.UnsupportedOperation):  # closed, or no file at all
         return place == Place.of_stream("-", writing=True)
-    return place.identity in ((found.st_dev, found.st_ino), Place.of_stream("-", writing=True).identity)
+    return place.identity in ((stat.st_dev, stat.st_ino), Place.of_stream("-", writing=True).identity)

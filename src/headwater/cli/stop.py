@@ -45,7 +45,7 @@ def stop(
             document = asyncio.run(_alone(folder, within_s))
         if forget:
             _forget(folder)
-            document = _forgotten(document)
+            document = _forget_answer(document)
     if as_json:
         print_json(document)
     else:
@@ -92,7 +92,7 @@ async def _alone(folder: StateFolder, within_s: float) -> dict[str, Any]:
         server.release()
 
 
-def _forgotten(document: dict[str, Any]) -> dict[str, Any]:
+def _forget_answer(document: dict[str, Any]) -> dict[str, Any]:
     """Say what was forgotten: nothing of what a table would show is there any more."""
     flow = document["flow"]
     why = "there was nothing to forget"

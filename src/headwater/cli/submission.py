@@ -11,7 +11,7 @@ from typing import Any
 from headwater import net as nets
 from headwater.cli.locate import find_flow
 from headwater.cli.question import measured_speed, pairs
-from headwater.cli.rewire import rewired
+from headwater.cli.rewire import rewire
 from headwater.cli.screen import progress
 from headwater.deploy.bundle import sources_of
 from headwater.deploy.chart import Chart
@@ -55,10 +55,10 @@ class Terms:
 class Submission:
     """A flow to be deployed; where its steps go is known, or the policy's choice once sites are there."""
 
-    def __init__(self, flow: Flow, reference: str, net: Net, given: dict[str, Any]) -> None:
+    def __init__(self, flow: Flow, reference: str, net: Net, options: dict[str, Any]) -> None:
         self.flow, self._reference, self.net = flow, reference, net
-        self.every: str = given["every"] or EVERY
-        self._given = {**given, "every": self.every}
+        self.every: str = options["every"] or EVERY
+        self._options = {**options, "every": self.every}
         self.sites: dict[str, str] | None = None
         self.policed: PolicyState | None = None
 
@@ -77,14 +77,14 @@ class Submission:
         """Have the policy choose among sites; PlacementError says why none will do."""
         self.sites = self.planner.anew(views)
 
-    def deployed(self) -> Deployment:
+    def deployment(self) -> Deployment:
         """Return what is to be deployed; before sites are chosen, all that is known of it."""
         reference, files = self._reference, dict[str, bytes]()
         head, colon, name = reference.rpartition(":")
         file = Path(head or reference)
         if file.suffix == ".py":
             reference, files = f"{file.name}{colon}{name}" if head else file.name, sources_of(file)
-        made = Deployment(
+        deployment = Deployment(
             id=f"{re.sub('[^a-z0-9]+', '-', self.flow.name.lower()).strip('-') or 'flow'}-{secrets.token_hex(3)}-0",
             name=self.flow.name,
             flow=reference,
@@ -93,61 +93,61 @@ class Submission:
             files=files,
             policed=self.policed,
             chart=Chart.of(self.net),
-            **self._given,
+            **self._options,
         )
         if self.sites is not None:
             cut = Cut(self.flow, self.sites)
-            made.sites = dict(cut.site_of)
-            made.joined, made.streams = cut.joined, cut.streams
-            made.promises = {} if self.policed is None else promises_of(cut, self.policed)
-            made.engine_only = engine_only(self.flow)
-        return made
+            deployment.sites = dict(cut.site_of)
+            deployment.joined, deployment.streams = cut.joined, cut.streams
+            deployment.promises = {} if self.policed is None else promises_of(cut, self.policed)
+            deployment.engine_only = engine_only(self.flow)
+        return deployment
 
 
-def submission(what: str, net: Path | None, given: dict[str, Any], terms: Terms) -> Submission:
-    """Return what is to be deployed, read and checked; `given` are inputs, output, rate and every."""
+def submission(what: str, net: Path | None, options: dict[str, Any], terms: Terms) -> Submission:
+    """Return what is to be deployed, read and checked; `options` are inputs, output, rate and every."""
     policy_named(terms.policy)
     if Path(what).suffix in PLANS:
         if net is not None:
             raise PlacementError(
                 f"a plan names its own net; got '{what}' and '{net}'. Give a plan, or a flow and a net"
             )
-        return _of_plan(Plan.load(what), given, terms)
+        return _of_plan(Plan.load(what), options, terms)
     if net is None or terms.policy == _FIXED:
         raise PlacementError(
             f"headwater deploy takes a plan, a .json or .toml file, or a flow with a net and a policy; got '{what}'. For a "
             "flow, make one first: headwater plan FLOW NET --output plan.json; or let a policy choose: headwater deploy "
             "FLOW NET --policy min-cost"
         )
-    return _of_flow(what, net, given, terms)
+    return _of_flow(what, net, options, terms)
 
 
-def _rewired(flow: Flow, given: dict[str, Any]) -> Flow:
-    return rewired(flow, inputs=given["inputs"], rate=given["rate"], may_come=True, loop=False)
+def _rewire(flow: Flow, options: dict[str, Any]) -> Flow:
+    return rewire(flow, inputs=options["inputs"], rate=options["rate"], may_come=True, loop=False)
 
 
-def _of_plan(plan: Plan, given: dict[str, Any], terms: Terms) -> Submission:
+def _of_plan(plan: Plan, options: dict[str, Any], terms: Terms) -> Submission:
     net, own = nets.read(Path(plan.net)), find_flow(plan.flow)
-    flow = _rewired(own, given)
-    made = Submission(flow, plan.flow, net, {**given, "every": given["every"] or plan.every})
-    made.sites = dict(Cut.of(plan, flow, net).site_of)
+    flow = _rewire(own, options)
+    result = Submission(flow, plan.flow, net, {**options, "every": options["every"] or plan.every})
+    result.sites = dict(Cut.of(plan, flow, net).site_of)
     contract = _contract(own, terms) or plan.contract
     if terms.policy != _FIXED or contract is not None:
         profile = plan.figures() if terms.profile is None else Profile.load(terms.profile)
         rates = plan.rates_hz if isinstance(plan.rates_hz, float | int) else dict(plan.rates_hz)
-        made.policed = _policed(own, net, profile, rates, contract, terms, made.every, plan.measured_ips)
-    return made
+        result.policed = _policy_state(own, net, profile, rates, contract, terms, result.every, plan.measured_ips)
+    return result
 
 
-def _of_flow(what: str, net_file: Path, given: dict[str, Any], terms: Terms) -> Submission:
+def _of_flow(what: str, net_file: Path, options: dict[str, Any], terms: Terms) -> Submission:
     net, own = nets.read(net_file), find_flow(what)
-    made = Submission(_rewired(own, given), what, net, given)
+    result = Submission(_rewire(own, options), what, net, options)
     contract = _contract(own, terms)
     profile = None if terms.profile is None else Profile.load(terms.profile)
     sources = sum(step.is_source for step in own.steps.values())
-    rate = contract.rate_hz / sources if contract is not None else given["rate"] or RATE_HZ
-    made.policed = _policed(made.flow, net, profile, rate, contract, terms, made.every)
-    return made
+    rate = contract.rate_hz / sources if contract is not None else options["rate"] or RATE_HZ
+    result.policed = _policy_state(result.flow, net, profile, rate, contract, terms, result.every)
+    return result
 
 
 def _contract(flow: Flow, terms: Terms) -> Contract | None:
@@ -156,7 +156,7 @@ def _contract(flow: Flow, terms: Terms) -> Contract | None:
     return Contract(rate_hz(terms.promise), None if flow.promised is None else flow.promised.latency_s)
 
 
-def _policed(
+def _policy_state(
     flow: Flow,
     net: Net,
     profile: Profile | None,
@@ -167,7 +167,7 @@ def _policed(
     measured_ips: float | None = None,
 ) -> PolicyState:
     if contract is not None and (profile is None or profile.demand is None):
-        profile = _demanding(flow, contract)
+        profile = _measure_demand(flow, contract)
     elif profile is None:
         from headwater.engine.profiler import profile as measure
 
@@ -176,7 +176,7 @@ def _policed(
     ips = measured_ips or measured_speed(terms.measured_on, profile, net)
     if ips is None:
         ips = next(kind.cpu_ips for kind in net.classes if kind.name == profile.device)
-    asked = PlanningInput(
+    planning_input = PlanningInput(
         net=as_json(net),
         profile=profile,
         rates_hz=rates_hz,
@@ -188,7 +188,7 @@ def _policed(
     )
     return PolicyState(
         name=terms.policy,
-        asked=asked,
+        asked=planning_input,
         contract=contract,
         best_effort=terms.best_effort,
         settle_s=terms.settle_s,
@@ -196,7 +196,7 @@ def _policed(
     )
 
 
-def _demanding(flow: Flow, contract: Contract) -> Profile:
+def _measure_demand(flow: Flow, contract: Contract) -> Profile:
     from headwater.rate import demanding
     from headwater.rate.admission import read_once
 

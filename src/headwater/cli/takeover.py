@@ -10,7 +10,7 @@ import typer
 
 from headwater.cli.locate import find_flow
 from headwater.cli.parameters import FLOW, JSON
-from headwater.cli.rewire import rewired
+from headwater.cli.rewire import rewire
 from headwater.cli.screen import console, print_json, progress
 from headwater.deploy.takeover import Runner, Takeover, take_over
 from headwater.errors import RunError
@@ -51,41 +51,41 @@ def takeover(
     State by key, windows, event time, how far sources were read and what sinks hold go along: the two runs together give
     what one undisturbed run does. What cannot go along is told, and nothing is written then. Stop the run first.
     """
-    chosen = rewired(find_flow(flow), inputs=input, output=output, rate=rate)
+    dataflow = rewire(find_flow(flow), inputs=input, output=output, rate=rate)
     with progress("moving the checkpoint"):
-        done = take_over(
-            chosen,
+        result = take_over(
+            dataflow,
             origin,
             target,
             on=cast(Runner | None, on),
             buckets=buckets,
-            was=None if was is None else rewired(find_flow(was), inputs=input, output=output, rate=rate),
+            was=None if was is None else rewire(find_flow(was), inputs=input, output=output, rate=rate),
             renamed=dict(_pair(each) for each in renamed or []),
             allow_dropped_state=allow_dropped_state,
         )
     if as_json:
-        print_json(asdict(done))
+        print_json(asdict(result))
     else:
-        _print(done, flow)
+        _print(result, flow)
 
 
-def _pair(given: str) -> tuple[str, str]:
-    before, equals, now = given.partition("=")
+def _pair(text: str) -> tuple[str, str]:
+    before, equals, now = text.partition("=")
     if not (before and equals and now):
-        raise RunError(f"--renamed is OLD=NEW, what a step was called and what it is called now; got {given!r}")
+        raise RunError(f"--renamed is OLD=NEW, what a step was called and what it is called now; got {text!r}")
     return before, now
 
 
-def _print(done: Takeover, flow: str) -> None:
-    for source, position in done.positions.items():
+def _print(result: Takeover, flow: str) -> None:
+    for source, position in result.positions.items():
         console.print(f"source {source} was read up to {position}", markup=False, highlight=False)
-    for step, size in done.state_bytes.items():
+    for step, size in result.state_bytes.items():
         console.print(f"step {step} keeps {size:,} bytes", markup=False, highlight=False)
-    for sink, count in done.waiting.items():
+    for sink, count in result.waiting.items():
         console.print(f"{count:,} records wait for sink {sink}", markup=False, highlight=False)
-    on = "--on spark " if done.on == "spark" else ""
+    on = "--on spark " if result.on == "spark" else ""
     console.print(
-        f"go on with: headwater run {flow} {on}--checkpoint {done.target}",
+        f"go on with: headwater run {flow} {on}--checkpoint {result.target}",
         markup=False,
         highlight=False,
         soft_wrap=True,

@@ -87,35 +87,35 @@ def up(
     `headwater link cut SITE` has links carry nothing for a while.
     """
     where = nets.read(net)
-    sites = _chosen(where, only)
+    sites = _select_sites(where, only)
     core_ips = None if measured_on is None else speed_named(measured_on, where)
     web_at = check_dashboard(web, web_listen, WEB_LISTEN)
     if flow and not web:
         raise RunError("--flow names flows to plan from a page; give --web too, or 'headwater deploy PLAN' beside this")
-    said = {name: _said(where, name) for name in sites}
+    options = {name: _site_options(where, name) for name in sites}
     folder = StateFolder(state)
     lock = Lock(folder.path / SITES, "the folder of sites")
     if log.getEffectiveLevel() == logging.WARNING:
         log.setLevel(logging.INFO)
     try:
         folder.identity()
-        at = folder.settled_address(LOOPBACK, free_port(LOOPBACK))
-        servers = [at, *((LOOPBACK, port) for port in reach or ())]
+        address = folder.settled_address(LOOPBACK, free_port(LOOPBACK))
+        servers = [address, *((LOOPBACK, port) for port in reach or ())]
         emulation = Emulation(where, sites, servers, namespaces=namespaces, core_ips=core_ips)
         try:
             for line in emulation.told:
                 log.info("%s", line)
             with ExitStack() as last:
-                plans = _planned(flow or [], net, Ask(rate=rate, pin=pin, measured_on=measured_on), folder, last)
+                plans = _plans(flow or [], net, Ask(rate=rate, pin=pin, measured_on=measured_on), folder, last)
                 last.enter_context(site_dashboard(web, web_at, folder, where, lambda: plans))
-                _run(sites, folder, emulation, at, said)
+                _run(sites, folder, emulation, address, options)
         finally:
             emulation.close()
     finally:
         lock.release()
 
 
-def _planned(flows: list[str], net: Path, asked: Ask, folder: StateFolder, last: ExitStack) -> Plans | None:
+def _plans(flows: list[str], net: Path, ask: Ask, folder: StateFolder, last: ExitStack) -> Plans | None:
     """Return what a page needs to plan flows for these sites; a coordinator that it starts ends with `last`."""
     if not flows:
         return None
@@ -123,10 +123,10 @@ def _planned(flows: list[str], net: Path, asked: Ask, folder: StateFolder, last:
 
     deployer = Deployer(folder)
     last.callback(deployer.close)
-    return plans_of_flows(flows, net, asked, deployer)
+    return plans_of_flows(flows, net, ask, deployer)
 
 
-def _said(net: Net, site: str) -> list[str]:
+def _site_options(net: Net, site: str) -> list[str]:
     """Return the options that a net has for the site of a zone; RunError for what the site would refuse."""
     master = dict(net.spark).get(site)
     words = [] if master is None else ["--kind", "spark", "--master", master]
@@ -141,7 +141,9 @@ def _said(net: Net, site: str) -> list[str]:
     return words
 
 
-def _run(sites: list[str], folder: StateFolder, emulation: Emulation, at: Address, said: dict[str, list[str]]) -> None:
+def _run(
+    sites: list[str], folder: StateFolder, emulation: Emulation, address: Address, options: dict[str, list[str]]
+) -> None:
     leaving = threading.Event()
     before = {
         number: signal.signal(number, lambda signum, frame: leaving.set()) for number in (signal.SIGINT, signal.SIGTERM)
@@ -149,16 +151,16 @@ def _run(sites: list[str], folder: StateFolder, emulation: Emulation, at: Addres
     running: dict[str, subprocess.Popen[bytes]] = {}
     links = _Links(Cuts(folder.path / SITES), sites, emulation)
 
-    def started(name: str) -> subprocess.Popen[bytes]:
-        return _started(name, folder.path / SITES / name, emulation, at, said[name])
+    def start(name: str) -> subprocess.Popen[bytes]:
+        return _start_site(name, folder.path / SITES / name, emulation, address, options[name])
 
     try:
         for name in sites:
             place = folder.path / SITES / name
             use_token(make_token(folder.certificates, name), place / "identity", name)
-            running[name] = started(name)
-        log.info("%d sites run, and wait for a coordinator at %s:%d: %s", len(sites), *at, ", ".join(sites))
-        _watch(running, leaving, started, links.look)
+            running[name] = start(name)
+        log.info("%d sites run, and wait for a coordinator at %s:%d: %s", len(sites), *address, ", ".join(sites))
+        _watch(running, leaving, start, links.look)
     finally:
         _end(running)
         links.close()
@@ -166,7 +168,7 @@ def _run(sites: list[str], folder: StateFolder, emulation: Emulation, at: Addres
             signal.signal(number, handler)
 
 
-def _chosen(net: Net, only: list[str] | None) -> list[str]:
+def _select_sites(net: Net, only: list[str] | None) -> list[str]:
     for name in only or ():
         if name not in net.zones:
             slip = suggestion(name, net.zones) or f"; its sites are {listed(net.zones)}"
@@ -179,13 +181,15 @@ def _chosen(net: Net, only: list[str] | None) -> list[str]:
     return sites
 
 
-def _started(name: str, place: Path, emulation: Emulation, at: Address, said: list[str]) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "headwater", "site", "--name", name, "--state", str(place), *said]
+def _start_site(
+    name: str, place: Path, emulation: Emulation, address: Address, options: list[str]
+) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "headwater", "site", "--name", name, "--state", str(place), *options]
     share = emulation.share(name)
     if share is not None:
         # its cores are this machine's, of which it has fewer, while a plan takes them for slower ones
-        command += ["--core-ips", str(emulation.core_ips)] + ([] if "--cores" in said else ["--cores", str(share)])
-    host, port = emulation.way_to(at)
+        command += ["--core-ips", str(emulation.core_ips)] + ([] if "--cores" in options else ["--cores", str(share)])
+    host, port = emulation.way_to(address)
     command += ["--join", f"{host}:{port}", "--listen", emulation.address(name), "--leash"]
     # Ctrl-C is for us, who tell each once
     return emulation.start(name, command, HEADWATER_RUNTIME=str(_ledger(place)))
@@ -201,19 +205,19 @@ class _Links:
 
     def __init__(self, cuts: Cuts, sites: list[str], emulation: Emulation) -> None:
         self._cuts, self._sites, self._emulation = cuts, sites, emulation
-        self._cut: list[CutLink] = []
+        self._current: list[CutLink] = []
         cuts.begin(sites, emulation.why_uncut())
 
     def look(self) -> None:
         """Cut and mend what should be by now."""
-        asked = self._cuts.asked(time.time())
-        if asked == self._cut:
+        cuts = self._cuts.asked(time.time())
+        if cuts == self._current:
             return
-        self._emulation.cut(asked)
-        self._cuts.did(self._sites, asked)
-        told = "; ".join(f"'{each.one}' and '{each.other}' ({each.how})" for each in asked)
-        log.info("links that are cut: %s", told or "none")
-        self._cut = asked
+        self._emulation.cut(cuts)
+        self._cuts.did(self._sites, cuts)
+        text = "; ".join(f"'{each.one}' and '{each.other}' ({each.how})" for each in cuts)
+        log.info("links that are cut: %s", text or "none")
+        self._current = cuts
 
     def close(self) -> None:
         """Leave."""

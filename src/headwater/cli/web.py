@@ -33,7 +33,7 @@ def check_web(listen: str) -> None:
 
 
 @contextmanager
-def shown(
+def dashboard_of(
     api: str,
     token: str,
     listen: str,
@@ -52,17 +52,17 @@ def shown(
             if not dashboard.closed:
                 log.error("%s; what runs goes on without it", error)
 
-    starts = threading.Thread(target=start, name="dashboard start", daemon=True)
-    starts.start()
+    starter = threading.Thread(target=start, name="dashboard start", daemon=True)
+    starter.start()
     try:
         yield
     finally:
         dashboard.close()
-        starts.join()
+        starter.join()
 
 
 @contextmanager
-def watched(run: Any, listen: str, checkpoint: Path | None, dead: Path | None) -> Iterator[None]:
+def dashboard_of_run(run: Any, listen: str, checkpoint: Path | None, dead: Path | None) -> Iterator[None]:
     """Have a run of this process shown by a dashboard while the context lasts."""
     token = secrets.token_urlsafe(32)
     service = WatchedRun(run, checkpoint, dead)
@@ -74,7 +74,7 @@ def watched(run: Any, listen: str, checkpoint: Path | None, dead: Path | None) -
         threading.Thread(target=server.serve_forever, name="http", daemon=True).start()
         service.start()
         try:
-            with shown(server.url, token, listen, tell):
+            with dashboard_of(server.url, token, listen, tell):
                 yield
         finally:
             service.close()
@@ -82,7 +82,7 @@ def watched(run: Any, listen: str, checkpoint: Path | None, dead: Path | None) -
 
 
 @contextmanager
-def answered(answers: Answers, token: str, listen: str) -> Iterator[None]:
+def dashboard_of_answers(answers: Answers, token: str, listen: str) -> Iterator[None]:
     """Have sites and plans answered for over HTTP, and shown by a dashboard, while the context lasts."""
 
     def tell(url: str) -> None:
@@ -92,7 +92,7 @@ def answered(answers: Answers, token: str, listen: str) -> Iterator[None]:
     with Server(answers, "127.0.0.1", 0, token, routes=answers.routes) as server:
         threading.Thread(target=server.serve_forever, name="http", daemon=True).start()
         try:
-            with shown(server.url, token, listen, tell, pages=answers.pages):
+            with dashboard_of(server.url, token, listen, tell, pages=answers.pages):
                 yield
         finally:
             server.shutdown()

@@ -30,13 +30,13 @@ def check_file(option: str, path: Path | None, endings: Sequence[str] = ()) -> N
         raise RunError(f"{option} {path}: it may not be written by this user")
 
 
-def check_folder(option: str, given: Path | str | None) -> None:
+def check_folder(option: str, folder: Path | str | None) -> None:
     """Refuse what is no name of a folder that could be made."""
-    if given is None:
+    if folder is None:
         return
-    if given == "":
+    if folder == "":
         raise RunError(f"{option} is empty; {UNSET}")
-    path = Path(given)
-    there = next(each for each in (path, *path.absolute().parents) if each.exists())
-    if not there.is_dir():
-        raise RunError(f"{option} names a folder; {str(there)!r} is a file")
+    path = Path(folder)
+    existing = next(each for each in (path, *path.absolute().parents) if each.exists())
+    if not existing.is_dir():
+        raise RunError(f"{option} names a folder; {str(existing)!r} is a file")

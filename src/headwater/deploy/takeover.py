@@ -19,7 +19,7 @@ from headwater.errors import HeadwaterError, RunError, listed, suggestion
 from headwater.flow.flow import Flow
 from headwater.io.files import explained, sync
 from headwater.io.lock import Lock
-from headwater.io.move_marker import moved_to, note_moved, refuse_moved
+from headwater.io.move_marker import note_move, read_move, refuse_moved
 from headwater.operators.moment import Moment
 
 Runner = Literal["engine", "spark"]
@@ -87,7 +87,7 @@ def take_over(
             _write(moment, flow, made, chosen, before, buckets or whole_cores(), new_sinks)
             for path in [made, *made.rglob("*")]:
                 sync(path)
-            note_moved(before, after, chosen)  # first: two checkpoints to go on from are worse than none
+            note_move(before, after, chosen)  # first: two checkpoints to go on from are worse than none
             made.replace(after)
     except OSError as error:
         raise explained(error, error.filename or after, "move a checkpoint to") from error
@@ -134,7 +134,7 @@ _RUNNERS = {"engine": "the engine", "spark": "Spark"}
 
 def _refuse_moved_elsewhere(before: Path, after: Path) -> None:
     """Refuse a checkpoint that was moved, unless that was cut off before the new one was there."""
-    said = moved_to(before)
+    said = read_move(before)
     if said is not None and not (Path(said["to"]) == after and not after.exists()):
         refuse_moved(before)
 

@@ -101,9 +101,9 @@ class SourceThread(CheckpointedSource):
         else:
             reader = self._open_reader(kind.source, position)
             if way:
-                from headwater.io.aligned import aligned
+                from headwater.io.aligned import align
 
-                reader = aligned(self.task.name, reader, kind.source.schema, way, self._reject)
+                reader = align(self.task.name, reader, kind.source.schema, way, self._reject)
         if checkpointer is not None:
             leave_halves(reader)
         self._reader = self.run.read_through(reader, kind.source)

@@ -32,10 +32,10 @@ log = logging.getLogger(__name__)
 _ROOM = 200_000  #: records that may be held back before more is read of those splits alone that others wait for
 _ROOM_BYTES = 64 * 2**20
 _AT_ONCE = 2_000  #: records that are read at once while there is more: putting them in order costs as much for a few
-_TELL_S = 60.0  #: between two words that a split is waited for
+_WARN_S = 60.0  #: between two words that a split is waited for
 
 
-def aligned(name: str, reader: Reader, schema: Schema, way: Sequence[OnTheWay], reject: Reject) -> Reader:
+def align(name: str, reader: Reader, schema: Schema, way: Sequence[OnTheWay], reject: Reject) -> Reader:
     """Have the splits of a source read side by side in event time, which the last step of a `way` reads."""
     try:
         return AlignedReader(name, cast(SplitReader, reader), schema, way, reject)
@@ -73,14 +73,14 @@ class AlignedReader:
         self._name, self._reader, self._schema, self._reject = name, reader, schema, reject
         self._idle_s = None if kind.idle_us is None else kind.idle_us / 1e6
         self._times = EventTimeLookahead(way)
-        self._held: list[_Rows] = []  #: ahead of a split that is waited for; of each split in its order
+        self._pending: list[_Rows] = []  #: ahead of a split that is waited for; of each split in its order
         self._ready: _Rows | None = None  #: in order
-        self._reached: dict[int, int] = {}  #: the newest time of each split, where that was looked for
-        self._left: dict[int, int] = {}  #: how many records of each split were read and not handed out
+        self._newest: dict[int, int] = {}  #: the newest time of each split, where that was looked for
+        self._backlog: dict[int, int] = {}  #: how many records of each split were read and not handed out
         self._next: dict[int, int] = {}  #: where a split of which there are such goes on
         self._letters: dict[int, deque[Letter]] = {}
         self._since: dict[int, float] = {}  #: since when a split has been waited for
-        self._told_s = -_TELL_S
+        self._warned_s = -_WARN_S
         self._behind: set[int] = set()  #: splits that held more when they were last read
         self._is_full = False
         self._paused: frozenset[int] = frozenset()
@@ -89,27 +89,27 @@ class AlignedReader:
     @property
     def position(self) -> dict[str, int]:
         """Where each split goes on behind what was handed out."""
-        waiting = {str(split): self._next[split] for split, left in self._left.items() if left}
+        waiting = {str(split): self._next[split] for split, backlog in self._backlog.items() if backlog}
         return {**self._reader.position, **waiting}
 
     @property
     def waits(self) -> bool:
         """Whether there is more, though a `read` brought nothing: records that wait, or a split that is waited for."""
-        return bool(self._held or self._behind)
+        return bool(self._pending or self._behind)
 
     def read(self, limit: int, timeout_s: float) -> Batch | None:
         """Return the next records in order, none while there are only some that have to wait, or None at the end."""
         if self._ready is None and not self._is_over:
             before = self._reader.position
-            found = self._reader.read_splits(max(limit, _AT_ONCE) if self._behind else limit, timeout_s)
-            self._is_over = found is None
-            if found is not None:
-                self._note(found, before)
-            self._ready = self._in_turn(found)
+            split_batch = self._reader.read_splits(max(limit, _AT_ONCE) if self._behind else limit, timeout_s)
+            self._is_over = split_batch is None
+            if split_batch is not None:
+                self._note(split_batch, before)
+            self._ready = self._merge(split_batch)
         if self._ready is None:
             self._release_letters()
             return None if self._is_over else Batch.none(self._schema)
-        return self._handed_out(self._ready, limit)
+        return self._hand_out(self._ready, limit)
 
     def close(self) -> None:
         """Close the reader; what it has read and not handed out comes again."""
@@ -118,43 +118,46 @@ class AlignedReader:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._reader, name)  # what else a reader may be told, or tell
 
-    def _note(self, found: SplitBatch, before: dict[str, int]) -> None:
-        for split, first, count in zip(*np.unique(found.splits, return_index=True, return_counts=True), strict=True):
+    def _note(self, split_batch: SplitBatch, before: dict[str, int]) -> None:
+        for split, first, count in zip(
+            *np.unique(split_batch.splits, return_index=True, return_counts=True), strict=True
+        ):
             number = int(split)
-            if not self._left.get(number):
-                self._next[number] = before.get(str(number), int(found.after[first]) - 1)
-            self._left[number] = self._left.get(number, 0) + int(count)
-        for letter in found.letters:
+            if not self._backlog.get(number):
+                self._next[number] = before.get(str(number), int(split_batch.after[first]) - 1)
+            self._backlog[number] = self._backlog.get(number, 0) + int(count)
+        for letter in split_batch.letters:
             self._letters.setdefault(letter.split, deque()).append(letter)
 
     # -- whose turn it is -------------------------------------------------------------------------------------------------
 
-    def _in_turn(self, found: SplitBatch | None) -> _Rows | None:
+    def _merge(self, split_batch: SplitBatch | None) -> _Rows | None:
         """Return the records that need not wait, in order; keep the others."""
-        self._behind = behind = set() if found is None else set(self._reader.behind())
-        if found is not None and not self._held:
-            splits = set(np.unique(found.splits).tolist())
+        self._behind = behind = set() if split_batch is None else set(self._reader.behind())
+        if split_batch is not None and not self._pending:
+            splits = set(np.unique(split_batch.splits).tolist())
             if len(splits) < 2 and behind <= splits:  # none is ahead of another
                 self._since.clear()
-                return _Rows(found.batch, found.splits, found.after, found.after) if splits else None
-        if found is not None and found.batch.length:
-            self._held.append(_Rows(*found[:3], self._turns(found)))
-        until = min((self._reached.get(split, NO_WATERMARK) for split in self._waited_for(behind)), default=END)
-        ready = self._taken_until(until)
+                rows = _Rows(split_batch.batch, split_batch.splits, split_batch.after, split_batch.after)
+                return rows if splits else None
+        if split_batch is not None and split_batch.batch.length:
+            self._pending.append(_Rows(*split_batch[:3], self._turns(split_batch)))
+        until = min((self._newest.get(split, NO_WATERMARK) for split in self._awaited_splits(behind)), default=END)
+        ready = self._take_until(until)
         self._make_room()
         return ready
 
-    def _turns(self, found: SplitBatch) -> Array:
+    def _turns(self, split_batch: SplitBatch) -> Array:
         """Return the newest time of its split at each record, which moves on."""
-        turns = self._times.of(found.batch)
-        for split in np.unique(found.splits).tolist():
-            rows = np.flatnonzero(found.splits == split)
-            times = np.maximum.accumulate(np.maximum(turns[rows], self._reached.get(split, NO_WATERMARK)))
+        turns = self._times.of(split_batch.batch)
+        for split in np.unique(split_batch.splits).tolist():
+            rows = np.flatnonzero(split_batch.splits == split)
+            times = np.maximum.accumulate(np.maximum(turns[rows], self._newest.get(split, NO_WATERMARK)))
             turns[rows] = times
-            self._reached[split] = int(times[-1])
+            self._newest[split] = int(times[-1])
         return turns
 
-    def _waited_for(self, behind: set[int]) -> set[int]:
+    def _awaited_splits(self, behind: set[int]) -> set[int]:
         """Return the splits that others have to wait for."""
         now = time.monotonic()
         silent = behind - self._holding()
@@ -162,9 +165,9 @@ class AlignedReader:
         waits_s = {split: now - since for split, since in self._since.items()}
         if self._idle_s is not None:
             return {split for split in behind if waits_s.get(split, 0.0) <= self._idle_s}
-        long = sorted(split for split, waited_s in waits_s.items() if waited_s > _TELL_S)
-        if long and now - self._told_s > _TELL_S:
-            self._told_s = now
+        long = sorted(split for split, waited_s in waits_s.items() if waited_s > _WARN_S)
+        if long and now - self._warned_s > _WARN_S:
+            self._warned_s = now
             log.warning(
                 "source %s waits for splits %s, which hold more than they bring; `idle` of the step that reads event time "
                 "says for how long",
@@ -175,25 +178,25 @@ class AlignedReader:
 
     def _holding(self) -> set[int]:
         """Return the splits that have records here which wait."""
-        return {split for rows in self._held for split in np.unique(rows.splits).tolist()}
+        return {split for rows in self._pending for split in np.unique(rows.splits).tolist()}
 
-    def _taken_until(self, until: int) -> _Rows | None:
+    def _take_until(self, until: int) -> _Rows | None:
         """Take the records whose turn is not after a time, in order."""
-        taken, kept = [], []
-        for rows in self._held:
+        ready, rest = [], []
+        for rows in self._pending:
             due = rows.turns <= until
             if due.all():
-                taken.append(rows)
+                ready.append(rows)
             elif not due.any():
-                kept.append(rows)
+                rest.append(rows)
             else:
-                taken.append(rows.take(np.flatnonzero(due)))
-                kept.append(rows.take(np.flatnonzero(~due)))
-        self._held = kept
-        if not taken:
+                ready.append(rows.take(np.flatnonzero(due)))
+                rest.append(rows.take(np.flatnonzero(~due)))
+        self._pending = rest
+        if not ready:
             return None
-        numbers = (np.concatenate(each) for each in zip(*(rows[1:] for rows in taken), strict=True))
-        whole = _Rows(concat_batches([rows.batch for rows in taken]), *numbers)
+        numbers = (np.concatenate(each) for each in zip(*(rows[1:] for rows in ready), strict=True))
+        whole = _Rows(concat_batches([rows.batch for rows in ready]), *numbers)
         if (whole.turns[1:] >= whole.turns[:-1]).all():
             return whole
         return whole.take(np.argsort(whole.turns, kind="stable"))
@@ -201,7 +204,7 @@ class AlignedReader:
     def _make_room(self) -> None:
         """Read no more of splits that have records waiting here, once these are many, until they are few."""
         share = 0.25 if self._is_full else 1.0
-        count, size = (sum(getattr(rows.batch, what) for rows in self._held) for what in ("length", "nbytes"))
+        count, size = (sum(getattr(rows.batch, what) for rows in self._pending) for what in ("length", "nbytes"))
         self._is_full = count > share * _ROOM or size > share * _ROOM_BYTES
         paused = frozenset(self._holding()) if self._is_full else frozenset()
         if paused != self._paused:
@@ -210,14 +213,14 @@ class AlignedReader:
 
     # -- handing out ------------------------------------------------------------------------------------------------------
 
-    def _handed_out(self, ready: _Rows, limit: int) -> Batch:
+    def _hand_out(self, ready: _Rows, limit: int) -> Batch:
         """Return the first of the records that are ready, and take note of how far each split has come by them."""
         count = ready.batch.length
         now, self._ready = (ready, None) if count <= limit else (ready.slice(0, limit), ready.slice(limit, count))
         last = len(now.splits) - 1
         splits, from_end, counts = np.unique(now.splits[::-1], return_index=True, return_counts=True)
-        for split, at, handed in zip(splits.tolist(), from_end.tolist(), counts.tolist(), strict=True):
-            self._left[split] -= handed
+        for split, at, records in zip(splits.tolist(), from_end.tolist(), counts.tolist(), strict=True):
+            self._backlog[split] -= records
             self._next[split] = int(now.after[last - at])
         self._release_letters()
         return now.batch

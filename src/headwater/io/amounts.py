@@ -16,7 +16,7 @@ def nbytes(amount: str | int) -> int:
     >>> nbytes("1 GB"), nbytes("1.5 KiB"), nbytes(10)
     (1000000000, 1536, 10)
     """
-    return _read(amount, per_second=False)
+    return _parse(amount, per_second=False)
 
 
 def bytes_per_second(rate: str | int) -> int:
@@ -25,10 +25,10 @@ def bytes_per_second(rate: str | int) -> int:
     >>> bytes_per_second("500 kB/s")
     500000
     """
-    return _read(rate, per_second=True)
+    return _parse(rate, per_second=True)
 
 
-def _read(amount: str | int, *, per_second: bool) -> int:
+def _parse(amount: str | int, *, per_second: bool) -> int:
     if isinstance(amount, int) and not isinstance(amount, bool) and amount > 0:
         return amount
     match = _FORM.fullmatch(amount) if isinstance(amount, str) else None

@@ -8,35 +8,35 @@ from threading import Lock
 
 
 def _nobody(share: float) -> None:
-    """Hear how much room is taken."""
+    """Ignore the fill level."""
 
 
 class BoundedWriter(ABC):
-    """Tells whoever wants to know how much of its room is taken; the threads that may call `_tell_room` take turns."""
+    """Reports its fill level to a listener; the threads that may call `_tell_room` take turns."""
 
     def __init__(self) -> None:
-        self._heard_by: Callable[[float], None] = _nobody
-        self._telling = Lock()  # else who tells late what he saw early would have the last word
+        self._listener: Callable[[float], None] = _nobody
+        self._lock = Lock()  # else who tells late what he saw early would have the last word
 
     @property
     def throttle(self) -> Callable[[float], None]:
-        """What is told how much of the room is taken, so that a run holds its sources before a write has to wait."""
-        return self._heard_by
+        """Called with the fill level, so that a run holds its sources before a write has to wait."""
+        return self._listener
 
     @throttle.setter
-    def throttle(self, told: Callable[[float], None]) -> None:
-        self._heard_by = told
+    def throttle(self, listener: Callable[[float], None]) -> None:
+        self._listener = listener
         self._tell_room()
 
     @property
     def is_heard(self) -> bool:
-        """Whether somebody holds sources when there is little room."""
-        return self._heard_by is not _nobody
+        """Whether a listener holds sources when there is little room."""
+        return self._listener is not _nobody
 
     def _tell_room(self) -> None:
         if self._holds:
-            with self._telling:
-                self._heard_by(self._share_taken())
+            with self._lock:
+                self._listener(self._share_taken())
 
     @property
     def _holds(self) -> bool:
@@ -45,4 +45,4 @@ class BoundedWriter(ABC):
 
     @abstractmethod
     def _share_taken(self) -> float:
-        """Return how much of the room is taken: 0 for none, 1 for all, more where more waits than should."""
+        """Return the fill level: 0 for empty, 1 for full, more where more waits than should."""

@@ -15,10 +15,10 @@ class BufferedWriter(ABC):
     """An open table; records are there when they are enough for a file, or it is closed."""
 
     def __init__(self) -> None:
-        self._gathered: list[Batch] = []
+        self._batches: list[Batch] = []
 
     @abstractmethod
-    def _sifted(self, batch: Batch) -> tuple[Batch, Refused]:
+    def _sift(self, batch: Batch) -> tuple[Batch, Refused]:
         """Return the records that the table can hold, and why it cannot hold the others."""
 
     @abstractmethod
@@ -29,17 +29,17 @@ class BufferedWriter(ABC):
         """Take the records; those that the table cannot hold are refused."""
         if self._waiting() >= _ROWS:
             self.flush()
-        kept, refused = self._sifted(batch)
-        self._gathered.append(kept)
-        return refused
+        fitting, refusals = self._sift(batch)
+        self._batches.append(fitting)
+        return refusals
 
     def close(self) -> None:
         """Write what is left; raises InputError with the number of records where that cannot be done, or not yet."""
         try:
             self.flush()
         except InputError as error:
-            left = self._waiting()
-            raise type(error)(f"{error}; {left:,} records are not in the table", records=left) from error
+            count = self._waiting()
+            raise type(error)(f"{error}; {count:,} records are not in the table", records=count) from error
 
     def _waiting(self) -> int:
-        return sum(map(len, self._gathered))
+        return sum(map(len, self._batches))

@@ -1,4 +1,4 @@
-"""Clocks: what a source that keeps time asks for the moment, so that a test can move it by hand."""
+"""Clocks: where a timed source takes the time from, so that a test can move it by hand."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from headwater.clock import now_ns
 
 
 class Clock(Protocol):
-    """Tells the moment and waits."""
+    """Tells the time and sleeps."""
 
     def now_ns(self) -> int:
         """Return nanoseconds since 1970."""
@@ -19,7 +19,7 @@ class Clock(Protocol):
 
 
 class SteadyClock:
-    """The computer's own clock, of which it does not matter that somebody sets it."""
+    """The computer's own clock; it does not jump when somebody sets the time."""
 
     def now_ns(self) -> int:
         """Return nanoseconds since 1970."""

@@ -13,7 +13,7 @@ from headwater.flow.endpoints import DeliverySemantics, Refused
 from headwater.io.fields import texts_of_column
 from headwater.io.files import explained
 from headwater.io.records import json_lines
-from headwater.io.sifting import sifted
+from headwater.io.sifting import sift
 
 
 @dataclass(frozen=True)
@@ -50,19 +50,19 @@ class ConsoleWriter:
 
     def __init__(self, console: Console, schema: Schema) -> None:
         self._console, self._schema = console, schema
-        self._shown = self._more = 0
+        self._printed = self._more = 0
         self._widths: list[int] = []
 
     def write(self, batch: Batch) -> Refused:
         """Print the records that are among the first, and count the others."""
-        first = batch.slice(0, min(len(batch), self._console.limit - self._shown))
+        first = batch.slice(0, min(len(batch), self._console.limit - self._printed))
         if self._console.json:
-            encoded, _, refused = sifted(first, lambda batch: json_lines(batch, self._schema))
+            encoded, _, refusals = sift(first, lambda batch: json_lines(batch, self._schema))
             lines = [line.decode() for line in encoded]
         else:
-            rows, _, refused = sifted(first, self._values)
+            rows, _, refusals = sift(first, self._values)
             lines = self._rows(rows)
-        self._shown += len(first) - len(refused)
+        self._printed += len(first) - len(refusals)
         self._more += len(batch) - len(first)
         if lines:
             try:
@@ -70,7 +70,7 @@ class ConsoleWriter:
                 sys.stdout.flush()
             except OSError as error:
                 raise explained(error, "-", "write") from error
-        return refused
+        return refusals
 
     def close(self) -> None:
         """Say how many records were not shown."""

@@ -15,10 +15,10 @@ from headwater.data.schema import Fields, Schema
 from headwater.errors import FlowError, InputError, listed, one_line, suggestion
 from headwater.flow.endpoints import Refused, Reject
 from headwater.flow.ranges import RangeRequest, Ranges
-from headwater.io.fields import column_of_texts, guessed_from_texts, texts_of_column
+from headwater.io.fields import column_of_texts, guess_from_texts, texts_of_column
 from headwater.io.follow import FollowedLines
 from headwater.io.lines import Lines, LineWriter
-from headwater.io.sifting import sifted
+from headwater.io.sifting import sift
 from headwater.io.text_file import WritableTextFile
 
 _GUESS_FROM = 1000  # lines
@@ -57,27 +57,29 @@ class Csv(WritableTextFile):
             raise FlowError(f"a CSV delimiter is one character, such as ',' or ';'; got {delimiter!r}")
         self.header, self.delimiter = header, delimiter
 
-    def _guessed(self, lines: Lines) -> Schema:
+    def _guess_schema(self, lines: Lines) -> Schema:
         names, _, rows = self._head(lines)
         fitting = [row for row in rows if len(row) == len(names)]
         columns = list(zip(*fitting, strict=True)) or [()] * len(names)
-        return Schema.of(dict(zip(names, map(guessed_from_texts, columns), strict=True)))
+        return Schema.of(dict(zip(names, map(guess_from_texts, columns), strict=True)))
 
     @overload
-    def open(self, given: Reject, position: Any = None, end: int | None = None) -> CsvReader: ...
+    def open(self, reject_or_schema: Reject, position: Any = None, end: int | None = None) -> CsvReader: ...
     @overload
-    def open(self, given: Schema) -> CsvWriter: ...
-    def open(self, given: Reject | Schema, position: Any = None, end: int | None = None) -> CsvReader | CsvWriter:
+    def open(self, reject_or_schema: Schema) -> CsvWriter: ...
+    def open(
+        self, reject_or_schema: Reject | Schema, position: Any = None, end: int | None = None
+    ) -> CsvReader | CsvWriter:
         """Start reading, from a position and up to a byte if they are given; with a schema instead, start writing."""
-        if isinstance(given, Schema):
-            return CsvWriter(self, given, append=self.append)
+        if isinstance(reject_or_schema, Schema):
+            return CsvWriter(self, reject_or_schema, append=self.append)
         schema = self.schema
         if self.follow:
             from headwater.io.followed_csv import FollowedCsvReader
 
-            return FollowedCsvReader(self, given, position)
+            return FollowedCsvReader(self, reject_or_schema, position)
         lines, self._peeked = self._peeked or Lines(self.path), None
-        names, used, _ = self._head(lines) if self.header else (list(schema), 0, [])
+        names, header_lines, _ = self._head(lines) if self.header else (list(schema), 0, [])
         try:
             places = self.places_in(names)
         except InputError:
@@ -86,16 +88,16 @@ class Csv(WritableTextFile):
         if position is not None:
             lines.close()
             lines = Lines(self.path, position, end)
-        elif used:
-            lines.take(used, 0)
-        return CsvReader(self, lines, places, len(names), given)
+        elif header_lines:
+            lines.take(header_lines, 0)
+        return CsvReader(self, lines, places, len(names), reject_or_schema)
 
     def places_in(self, names: list[str]) -> list[int]:
         """Return where in a row of these columns each of ours is; raises InputError if one is not there."""
         for name in self.schema:
             if name not in names:
-                known = f"its header has {listed(names)}{suggestion(name, names)}"
-                raise InputError(f"cannot read {self.path}: there is no column {name!r}; {known}")
+                advice = f"its header has {listed(names)}{suggestion(name, names)}"
+                raise InputError(f"cannot read {self.path}: there is no column {name!r}; {advice}")
         return [names.index(name) for name in self.schema]
 
     def _head(self, lines: Lines) -> tuple[list[str], int, list[list[str]]]:
@@ -136,28 +138,28 @@ class Csv(WritableTextFile):
         finally:
             lines.close()
         try:
-            found = next(filter(None, csv.reader(texts, delimiter=self.delimiter)), None)
+            header = next(filter(None, csv.reader(texts, delimiter=self.delimiter)), None)
         except csv.Error:
-            found = texts[:1]
-        if found is not None and [name.strip() for name in found] != [name.strip() for name in schema]:
-            there, wanted = (one_line(self.delimiter.join(names).strip()) for names in (found, schema))
+            header = texts[:1]
+        if header is not None and [name.strip() for name in header] != [name.strip() for name in schema]:
+            header_text, schema_text = (one_line(self.delimiter.join(names).strip()) for names in (header, schema))
             raise InputError(
-                f"cannot append to {self.path}: its header is {there}, and the columns to write are {wanted}; write to "
-                "another file, or select the columns in the order of the header"
+                f"cannot append to {self.path}: its header is {header_text}, and the columns to write are {schema_text}; "
+                "write to another file, or select the columns in the order of the header"
             )
 
     def is_whole(self) -> bool:
         """Say whether all of it is there already: no pipe, and no file that is followed."""
         return self._is_file() and not self.follow
 
-    def ranges(self, wanted: RangeRequest) -> Ranges | None:
+    def ranges(self, request: RangeRequest) -> Ranges | None:
         """Return the file in ranges of bytes, cut where no row goes over; a pipe has none, nor one that is followed."""
         from headwater.io.ranges.lines import CsvRanges
 
         if not self.is_whole():
             return None
         self.schema  # noqa: B018  guessed here once, not in every process that reads a range
-        return CsvRanges(self, wanted.sizes)
+        return CsvRanges(self, request.sizes)
 
 
 class CsvReader:
@@ -185,25 +187,25 @@ class CsvReader:
 
     def read(self, limit: int, timeout_s: float) -> Batch | None:
         """Return the records of up to `limit` rows."""
-        ended = False
+        at_end = False
         if self._open or len(self._pending) < limit:
             fresh = self._take(limit, timeout_s)
-            ended = fresh is None
-            goes_on = self._open and not ended
+            at_end = fresh is None
+            goes_on = self._open and not at_end
             self._pending += fresh or []
-            if not self._pending and ended:
+            if not self._pending and at_end:
                 return None
             if goes_on and len(self._pending) < self._span and not any(b'"' in line for line in fresh or ()):
                 return self._batch([])
         lines = self._pending[:limit]
         try:
-            rows = self._parsed(lines)
+            rows = self._parse(lines)
             batch = self._batch(rows) if len(rows) == len(lines) else None
         except (csv.Error, ValueError, OverflowError):
             batch = None
         if batch is None:  # a row spans lines, or is bad: go one by one
             first = self._lines.line - len(self._pending) + 1
-            rows, self._pending = self._one_by_one(self._pending, first, limit, ended=ended)
+            rows, self._pending = self._one_by_one(self._pending, first, limit, at_end=at_end)
             return self._batch(rows)
         self._pending = self._pending[limit:]
         return batch
@@ -216,7 +218,7 @@ class CsvReader:
         """Return the next lines, none if none came in time, None after the last one."""
         return self._lines.take(limit, timeout_s)
 
-    def _parsed(self, lines: Sequence[bytes]) -> list[list[str]]:
+    def _parse(self, lines: Sequence[bytes]) -> list[list[str]]:
         texts = b"\n".join([*lines, b""]).decode().split("\n")[:-1]
         return list(csv.reader([f"{t}\n" for t in texts], delimiter=self._source.delimiter, strict=True))
 
@@ -225,29 +227,29 @@ class CsvReader:
         if not set(map(len, rows)) <= {self._width}:
             raise ValueError("a row has too few or too many fields")
         columns = list(zip(*rows, strict=True)) or [()] * self._width
-        made = {
+        by_name = {
             name: column_of_texts(columns[place], kind)
             for place, (name, kind) in zip(self._places, self._schema.fields, strict=True)
         }
-        return Batch(made, len(rows), stamped(len(rows)))
+        return Batch(by_name, len(rows), stamped(len(rows)))
 
     def _one_by_one(
-        self, lines: list[bytes], first: int, limit: int, *, ended: bool
+        self, lines: list[bytes], first: int, limit: int, *, at_end: bool
     ) -> tuple[list[list[str]], list[bytes]]:
         """Return the good rows and the lines left over; reject the bad ones, each by its line number."""
         rows: list[list[str]] = []
         at = 0
         self._open = False
         while at < len(lines) and len(rows) < limit:
-            row, used, reason = self._next_row(lines, at)
-            if reason == _OPEN and not ended and len(lines) - at < self._span:
+            row, line_count, reason = self._next_row(lines, at)
+            if reason == _OPEN and not at_end and len(lines) - at < self._span:
                 self._open = True  # the rest of the row is still to come
                 break
             if reason:
                 self._reject(lines[at].decode(errors="replace"), f"{self._source.path} line {first + at}: {reason}")
             elif row:
                 rows.append(row)
-            at += used
+            at += line_count
         return rows, lines[at:]
 
     def _next_row(self, lines: Sequence[bytes], at: int) -> tuple[list[str], int, str]:
@@ -280,8 +282,8 @@ _CR = "a carriage return (CR) is inside the line: lines end in LF or CR LF; is i
 
 
 def _reason_of(error: csv.Error) -> str:
-    said = str(error)
-    return _OPEN if "unexpected end" in said else _CR if "new-line character" in said else said
+    message = str(error)
+    return _OPEN if "unexpected end" in message else _CR if "new-line character" in message else message
 
 
 def _readable(reader: Iterator[list[str]]) -> Iterator[list[str]]:
@@ -308,10 +310,10 @@ class CsvWriter:
 
     def write(self, batch: Batch) -> Refused:
         """Write the records whose values can be written, all or none."""
-        rows, _, refused = sifted(batch, self._values)
+        rows, _, refusals = sift(batch, self._values)
         if rows:
             self.file.write(self._rows(rows))
-        return refused
+        return refusals
 
     def close(self) -> None:
         """Close the file."""

@@ -45,9 +45,9 @@ class Letter(msgspec.Struct, frozen=True):
             record = msgspec.json.decode(self.record)
         except msgspec.DecodeError:
             record = self.record
-        told = msgspec.structs.asdict(self) | {"record": record}
-        del told["by"]  # means nothing to a reader
-        return told
+        document = msgspec.structs.asdict(self) | {"record": record}
+        del document["by"]  # means nothing to a reader
+        return document
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,12 +80,12 @@ class DeadLetterFolder:
         letters = Path(self.folder) / _LETTERS
         if not letters.is_dir():
             raise RunError(f"{str(self.folder)!r} holds no dead letters; a run keeps them there with --dead")
-        released = set(_numbers(Path(self.folder)))
+        done_ids = set(_numbers(Path(self.folder)))
         reader = Reader(letters)
         try:
             while entries := reader.read():
                 for entry in entries:
-                    if entry.position not in released:
+                    if entry.position not in done_ids:
                         letter = msgspec.json.decode(entry.data, type=Letter)
                         yield msgspec.structs.replace(letter, id=entry.position)
         finally:
@@ -97,7 +97,7 @@ class DeadLetterFolder:
         return Path(note.read_text()) if letter.by and note.exists() else None
 
     def release(self, numbers: Iterable[int]) -> None:
-        """Be done with letters; this is safe when it returns."""
+        """Release letters; this is safe when it returns."""
         numbers = list(numbers)
         if not numbers:
             return
@@ -127,8 +127,8 @@ class LetterWriter:
 
     def _give_back(self) -> None:
         """Give the disk back if all letters are released."""
-        gone = set(_numbers(Path(self._store.folder)))
-        if gone and gone.issuperset(range(self._log.first, self._log.end)):
+        done_ids = set(_numbers(Path(self._store.folder)))
+        if done_ids and done_ids.issuperset(range(self._log.first, self._log.end)):
             self._log.clear()
 
     def write(self, batch: Batch) -> None:
@@ -176,13 +176,13 @@ class _Parts(LetterWriter, CutTransaction):
             return
         reader = self._log.reader(min(end, self._log.end))
         try:
-            again: list[int] = []
+            repeats: list[int] = []
             while entries := reader.read():
                 letters = ((entry.position, msgspec.json.decode(entry.data, type=Letter)) for entry in entries)
-                again += [number for number, letter in letters if letter.by == self._by]
+                repeats += [number for number, letter in letters if letter.by == self._by]
         finally:
             reader.close()
-        self._store.release(again)
+        self._store.release(repeats)
 
 
 def _numbers(folder: Path) -> Iterator[int]:

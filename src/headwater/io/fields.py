@@ -30,11 +30,11 @@ def column_of_texts(texts: Sequence[str], kind: Type) -> Column:
     if "" in texts:
         valid = np.array([text != "" for text in texts])
         texts = [text or _FILL.get(kind, "0") for text in texts]
-    values = _READ[kind](texts)
+    values = _READERS[kind](texts)
     if kind == "any":
         return column_of(values, kind)
-    made = np.array(values, DTYPES[kind])
-    return made if valid is None else Nullable(made, valid)
+    array = np.array(values, DTYPES[kind])
+    return array if valid is None else Nullable(array, valid)
 
 
 def _read_ints(texts: Sequence[str]) -> list[int]:
@@ -61,24 +61,24 @@ def _read_truths(texts: Sequence[str]) -> list[bool]:
 
 def _read_moments(texts: Sequence[str]) -> Array:
     column = Text.of(texts)
-    read, sure = np.zeros(len(texts), np.int64), np.zeros(len(texts), np.bool_)
-    read_moments(column.data, column.offsets, read, sure)
+    micros, sure = np.zeros(len(texts), np.int64), np.zeros(len(texts), np.bool_)
+    read_moments(column.data, column.offsets, micros, sure)
     for row in np.flatnonzero(~sure).tolist():
-        read[row] = micros_of_text(texts[row])
-    return read
+        micros[row] = micros_of_text(texts[row])
+    return micros
 
 
 def _read_json(texts: Sequence[str]) -> list[Any]:
-    read = []
+    values = []
     for text in texts:
         try:
-            read.append(msgspec.json.decode(text))
+            values.append(msgspec.json.decode(text))
         except msgspec.DecodeError:
-            read.append(text)
-    return read
+            values.append(text)
+    return values
 
 
-_READ: dict[Type, Callable[[Sequence[str]], list[Any] | Array]] = {
+_READERS: dict[Type, Callable[[Sequence[str]], list[Any] | Array]] = {
     "bool": _read_truths,
     "int": _read_ints,
     "float": _read_floats,
@@ -88,19 +88,19 @@ _READ: dict[Type, Callable[[Sequence[str]], list[Any] | Array]] = {
 }
 
 
-def guessed_from_texts(texts: Sequence[str]) -> Type:
+def guess_from_texts(texts: Sequence[str]) -> Type:
     """Guess the type that all of these texts fit, empty ones aside.
 
-    >>> guessed_from_texts(["1", ""]), guessed_from_texts(["1", "2.5"]), guessed_from_texts(["007"])
+    >>> guess_from_texts(["1", ""]), guess_from_texts(["1", "2.5"]), guess_from_texts(["007"])
     ('int', 'float', 'text')
     """
-    given = [text for text in texts if text]
-    if not given or any(_is_code(text) for text in given):
+    values = [text for text in texts if text]
+    if not values or any(_is_code(text) for text in values):
         return "text"
-    if all(map(is_moment, given)):
+    if all(map(is_moment, values)):
         return "time"
     guesses: tuple[Type, ...] = ("int", "float", "bool")
-    return next((kind for kind in guesses if _fits(given, kind)), "text")
+    return next((kind for kind in guesses if _fits(values, kind)), "text")
 
 
 def _is_code(text: str) -> bool:

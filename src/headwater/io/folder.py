@@ -78,21 +78,21 @@ class Folder:
             raise FlowError(f"pattern is for the names of files in {path}, such as '*.csv'; got {pattern!r}")
         self.path, self.pattern, self.form, self.order, self.follow = Path(path), pattern, form, order, follow
         self.file_column, self.settled_s = file_column, microseconds(settled) / 1e6
-        self._given = None if schema is None else Schema.of(schema)
+        self._own_schema = None if schema is None else Schema.of(schema)
 
     @property
     def fields(self) -> Schema:
         """The columns that the files have."""
-        if self._given is None:
+        if self._own_schema is None:
             for name in self.names():
-                self._given = self.source_of(name).schema
+                self._own_schema = self.source_of(name).schema
                 break
             else:
                 raise InputError(
                     f"cannot tell the columns of {self}: no file is there yet; give a schema, such as "
                     "schema={'id': str, 'x': float}"
                 )
-        return self._given
+        return self._own_schema
 
     @property
     def schema(self) -> Schema:
@@ -109,20 +109,20 @@ class Folder:
 
     def names(self) -> list[str]:
         """Return the names of the files that could be read, in their order."""
-        found = []
+        entries = []
         try:
             for each in self.path.iterdir():
                 name = each.name
                 if name.startswith((".", "_")) or name.endswith(_UNFINISHED) or not fnmatch(name, self.pattern):
                     continue
                 if each.is_file():
-                    found.append((each.stat().st_mtime_ns if self.order == "time" else 0, name))
+                    entries.append((each.stat().st_mtime_ns if self.order == "time" else 0, name))
         except FileNotFoundError as error:
             if not self.path.is_dir():  # else a file went while we looked
                 raise explained(error, self.path, "read") from error
         except OSError as error:
             raise explained(error, self.path, "read") from error
-        return [name for _, name in sorted(found)]
+        return [name for _, name in sorted(entries)]
 
     def source_of(self, name: str) -> Source:
         """Return one of the files as a source."""
@@ -132,9 +132,9 @@ class Folder:
             return form(path)
         match form:
             case "csv":
-                return Csv(path, self._given)
+                return Csv(path, self._own_schema)
             case "jsonl":
-                return JsonLines(path, self._given)
+                return JsonLines(path, self._own_schema)
             case "parquet":
                 return Parquet(path)
             case "lines":
@@ -162,14 +162,14 @@ class FolderReader:
     def __init__(self, source: Folder, reject: Reject, position: Any = None) -> None:
         self._source, self._reject = source, reject
         self._schema, self._fields = source.schema, source.fields
-        self._done: tuple[str, ...] = ()
+        self._read_names: tuple[str, ...] = ()
         self._name, self._at = "", None  # the file that is read, and where
         self._reader: Reader | None = None
-        self._seen: dict[str, tuple[int, int, float]] = {}  # size and time of files, and since when they are so
-        self._looked_s = -_LOOK_S
+        self._stats: dict[str, tuple[int, int, float]] = {}  # size and time of files, and since when they are so
+        self._look_s = -_LOOK_S
         if position is not None:
-            done, self._name, self._at = _checked(position, source)
-            self._done = tuple(done)
+            names, self._name, self._at = _parse_position(position, source)
+            self._read_names = tuple(names)
             if self._name and not (source.path / self._name).exists():
                 log.warning("%s is gone, which was read in part; reading goes on with what is there", self._name)
                 self._name, self._at = "", None
@@ -178,7 +178,7 @@ class FolderReader:
     @property
     def position(self) -> list[Any]:
         """The files that were read and are still there, the one that is read, and where in it."""
-        return [self._done, self._name, self._at]
+        return [self._read_names, self._name, self._at]
 
     def read(self, limit: int, timeout_s: float) -> Batch | None:
         """Return records of one file; none if none came in time, None after the last file unless more may come."""
@@ -206,15 +206,15 @@ class FolderReader:
         if self._name:
             self._open(self._name)
             return True
-        if time.monotonic() < self._looked_s + _LOOK_S and self._seen:
+        if time.monotonic() < self._look_s + _LOOK_S and self._stats:
             return True
-        self._looked_s = time.monotonic()
+        self._look_s = time.monotonic()
         names = self._source.names()
-        done = set(self._done)
-        if not done <= set(names):  # who is gone need not be known
-            self._done = tuple(name for name in self._done if name in set(names))
-        waiting = [name for name in names if name not in done]
-        self._seen = {name: seen for name, seen in self._seen.items() if name in set(waiting)}
+        read_names = set(self._read_names)
+        if not read_names <= set(names):  # who is gone need not be known
+            self._read_names = tuple(name for name in self._read_names if name in set(names))
+        waiting = [name for name in names if name not in read_names]
+        self._stats = {name: stat for name, stat in self._stats.items() if name in set(waiting)}
         for name in waiting:
             if self._is_settled(name):
                 self._at = None
@@ -227,16 +227,16 @@ class FolderReader:
     def _is_settled(self, name: str) -> bool:
         """Tell whether nothing was written to a file for a while, by its time or as far as we have seen."""
         try:
-            found = (self._source.path / name).stat()
+            stat = (self._source.path / name).stat()
         except FileNotFoundError:
             return False
         settled_s, now_s = self._source.settled_s, time.monotonic()
-        if 0 <= settled_s <= time.time() - found.st_mtime:
+        if 0 <= settled_s <= time.time() - stat.st_mtime:
             return True
-        size, moment, since_s = self._seen.get(name, (-1, -1, now_s))
-        if (size, moment) != (found.st_size, found.st_mtime_ns):
+        size, moment, since_s = self._stats.get(name, (-1, -1, now_s))
+        if (size, moment) != (stat.st_size, stat.st_mtime_ns):
             since_s = now_s
-        self._seen[name] = (found.st_size, found.st_mtime_ns, since_s)
+        self._stats[name] = (stat.st_size, stat.st_mtime_ns, since_s)
         return now_s - since_s >= settled_s
 
     def _open(self, name: str) -> None:
@@ -281,8 +281,8 @@ class FolderReader:
 
     def _finish(self) -> None:
         self.close()
-        self._done, self._name, self._at = (*self._done, self._name), "", None
-        self._looked_s = -_LOOK_S
+        self._read_names, self._name, self._at = (*self._read_names, self._name), "", None
+        self._look_s = -_LOOK_S
 
 
 class _LinesFile:
@@ -327,7 +327,7 @@ class _LinesReader:
         self._lines.close()
 
 
-def _checked(position: Any, source: Folder) -> tuple[list[str], str, Any]:
+def _parse_position(position: Any, source: Folder) -> tuple[list[str], str, Any]:
     match position:
         case [[*done], str(name), at]:
             return done, name, at

@@ -53,7 +53,7 @@ class FollowedLines:
         self._next: deque[_File] = deque()  # files to read after the current one
         self._rotated_s: float | None = None  # since when another file is in its place
         if position is not None:
-            self._resume(_checked(position, path))
+            self._resume(_parse_position(position, path))
 
     @property
     def position(self) -> list[int]:
@@ -62,8 +62,8 @@ class FollowedLines:
 
     def position_at(self, offset: int, line: int) -> list[int]:
         """Return the place behind so many bytes and lines, in which file, and by what that is known."""
-        known = self._head[:offset]
-        return [self._inode, offset, line, len(known), crc32(known)]
+        head = self._head[:offset]
+        return [self._inode, offset, line, len(head), crc32(head)]
 
     def take(self, limit: int, timeout_s: float) -> list[bytes]:
         """Return up to `limit` whole lines, none if none came in time; there is no last one."""
@@ -112,12 +112,12 @@ class FollowedLines:
     def _is_another(self) -> bool:
         """Tell whether the file under the name is not, or no longer, the one that is read."""
         try:
-            found = self._path.stat()
+            stat = self._path.stat()
         except FileNotFoundError:
             return False  # it was renamed, and may grow until there is another
-        if found.st_ino != self._inode:
+        if stat.st_ino != self._inode:
             return True
-        return found.st_size < self._read_to or os.pread(self._fd, len(self._head), 0) != self._head
+        return stat.st_size < self._read_to or os.pread(self._fd, len(self._head), 0) != self._head
 
     def _turn(self) -> bool:
         """Go on with the file that takes the place of this one, once nobody adds to this one any more."""
@@ -141,8 +141,8 @@ class FollowedLines:
         return self._end_file()
 
     def _is_cut(self) -> bool:
-        cut = os.fstat(self._fd).st_size < self._read_to
-        return cut or os.pread(self._fd, len(self._head), 0) != self._head
+        is_shorter = os.fstat(self._fd).st_size < self._read_to
+        return is_shorter or os.pread(self._fd, len(self._head), 0) != self._head
 
     def _end_file(self) -> bool:
         """Leave the current file; a last line needs no end."""
@@ -169,23 +169,23 @@ class FollowedLines:
         return False
 
     def _resume(self, position: tuple[int, int, int, int, int]) -> None:
-        inode, offset, line, known, checksum = position
+        inode, offset, line, head_size, checksum = position
         try:
-            self._next = deque(self._chain(inode, offset, line, known, checksum))
+            self._next = deque(self._chain(inode, offset, line, head_size, checksum))
         except OSError as error:
             raise explained(error, self._path, "read") from error
 
-    def _chain(self, inode: int, offset: int, line: int, known: int, checksum: int) -> list[_File]:
+    def _chain(self, inode: int, offset: int, line: int, head_size: int, checksum: int) -> list[_File]:
         """Return the file that was read, wherever it is now, and those after it, up to the one under the name."""
         for _ in range(_LOOKS):
             names = self._names()
             try:
-                old, since = self._old_and_since(list(names), inode, offset, known, checksum)
-                chain = _opened(([] if old is None else [(old, offset, line)]) + [(each, 0, 0) for each in since])
+                old, since = self._old_and_since(list(names), inode, offset, head_size, checksum)
+                chain = _open_all(([] if old is None else [(old, offset, line)]) + [(each, 0, 0) for each in since])
             except FileNotFoundError:  # it was renamed since
                 chain = None
             if chain is not None and self._names() == names:
-                if old is None and (inode or known):
+                if old is None and (inode or head_size):
                     log.warning(
                         "%s: the file that was read up to byte %d is gone, and what was added to it after that; reading "
                         "goes on with the one that is there",
@@ -205,27 +205,29 @@ class FollowedLines:
         return {path: inode for path, inode in names.items() if path.suffix not in _PACKED}
 
     def _old_and_since(
-        self, names: list[Path], inode: int, offset: int, known: int, checksum: int
+        self, names: list[Path], inode: int, offset: int, head_size: int, checksum: int
     ) -> tuple[Path | None, list[Path]]:
         """Return which file is the one that was read, if any is, and those to read after it, oldest first."""
-        if known:
-            same = [each for each in names if _is_same(each, offset, known, checksum)]
+        if head_size:
+            same = [each for each in names if _is_same(each, offset, head_size, checksum)]
         else:  # nothing of it was read
             same = [each for each in names if each.stat().st_ino == inode]
         now = [self._path] if self._path in names else []
         # one that is still there but is not what it was has been cut off: what it has now came later, whatever its name
-        cut = [each for each in names if each not in same and each.stat().st_ino == inode]
+        cut_files = [each for each in names if each not in same and each.stat().st_ino == inode]
         old = min(same, key=lambda each: (each.stat().st_ino != inode, -each.stat().st_mtime_ns), default=None)
-        if old == self._path or not (same or cut):
+        if old == self._path or not (same or cut_files):
             return old, [] if old == self._path else now
-        since = min(each.stat().st_mtime_ns for each in [*([] if old is None else [old]), *cut])
+        since = min(each.stat().st_mtime_ns for each in [*([] if old is None else [old]), *cut_files])
         between = [
-            each for each in names if each not in (old, self._path) and (each.stat().st_mtime_ns > since or each in cut)
+            each
+            for each in names
+            if each not in (old, self._path) and (each.stat().st_mtime_ns > since or each in cut_files)
         ]
         return old, [*sorted(between, key=lambda each: each.stat().st_mtime_ns), *now]
 
 
-def _opened(places: Iterable[tuple[Path, int, int]]) -> list[_File]:
+def _open_all(places: Iterable[tuple[Path, int, int]]) -> list[_File]:
     files: list[_File] = []
     try:
         for path, offset, line in places:
@@ -241,15 +243,15 @@ def _close(files: Iterable[_File]) -> None:
         os.close(file.fd)
 
 
-def _is_same(path: Path, offset: int, known: int, checksum: int) -> bool:
+def _is_same(path: Path, offset: int, head_size: int, checksum: int) -> bool:
     if path.stat().st_size + 1 < offset:  # one more than its size: the last line had no end
         return False
     with path.open("rb") as file:
-        return crc32(file.read(known)) == checksum
+        return crc32(file.read(head_size)) == checksum
 
 
-def _checked(position: Any, path: str | Path) -> tuple[int, int, int, int, int]:
+def _parse_position(position: Any, path: str | Path) -> tuple[int, int, int, int, int]:
     match position:
-        case [int(inode), int(offset), int(line), int(known), int(checksum)]:
-            return inode, offset, line, known, checksum
+        case [int(inode), int(offset), int(line), int(head_size), int(checksum)]:
+            return inode, offset, line, head_size, checksum
     raise InputError(f"cannot follow {path} from position {position!r}: was it read without follow=True then?")

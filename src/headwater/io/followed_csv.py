@@ -16,11 +16,11 @@ class FollowedCsvReader(CsvReader):
     """An open file of rows that has no end; a position has the columns of its file too, which stand at its beginning."""
 
     def __init__(self, source: Csv, reject: Reject, position: Any = None) -> None:
-        at, names = _checked(position, source)
-        self._followed = FollowedLines(source.path, at)
+        at, names = _parse_position(position, source)
+        self._follower = FollowedLines(source.path, at)
         self._names = names or list(source.schema)
-        super().__init__(source, self._followed, source.places_in(self._names), len(self._names), reject)
-        self._left: list[Batch] = []  # what was left of a file before the one that is read
+        super().__init__(source, self._follower, source.places_in(self._names), len(self._names), reject)
+        self._leftover: list[Batch] = []  # what was left of a file before the one that is read
 
     @property
     def position(self) -> list[Any]:
@@ -31,12 +31,12 @@ class FollowedCsvReader(CsvReader):
         """Return the records of up to `limit` rows; none if none came in time."""
         batch = super().read(limit, timeout_s)
         assert batch is not None
-        left, self._left = self._left, []
-        return concat_batches([*left, batch])
+        leftover, self._leftover = self._leftover, []
+        return concat_batches([*leftover, batch])
 
     def _take(self, limit: int, timeout_s: float) -> list[bytes]:
-        lines = self._followed.take(limit, timeout_s)
-        if lines and self._followed.line == len(lines):  # the first of a file
+        lines = self._follower.take(limit, timeout_s)
+        if lines and self._follower.line == len(lines):  # the first of a file
             self._end_file()
             if self._source.header:
                 self._read_header(lines.pop(0))
@@ -45,8 +45,8 @@ class FollowedCsvReader(CsvReader):
     def _end_file(self) -> None:
         """Have done with a row that the file before ended in."""
         if self._pending:
-            rows, _ = self._one_by_one(self._pending, 1, len(self._pending), ended=True)
-            self._left.append(self._batch(rows))
+            rows, _ = self._one_by_one(self._pending, 1, len(self._pending), at_end=True)
+            self._leftover.append(self._batch(rows))
             self._pending = []
 
     def _read_header(self, line: bytes) -> None:
@@ -55,7 +55,7 @@ class FollowedCsvReader(CsvReader):
         self._places, self._width = self._source.places_in(self._names), len(self._names)
 
 
-def _checked(position: Any, source: Csv) -> tuple[Any, list[str]]:
+def _parse_position(position: Any, source: Csv) -> tuple[Any, list[str]]:
     match position:
         case None:
             return None, []

@@ -61,9 +61,9 @@ class _AtRate(OpenLoopSource):
 
     def at_rate(self, rate: Rate | float) -> Self:
         """Return the same records at another rate."""
-        made = copy(self)
-        made._open_loop = replace(self._open_loop, rate=rate_of(rate))
-        return made
+        source = copy(self)
+        source._open_loop = replace(self._open_loop, rate=rate_of(rate))
+        return source
 
 
 class Generate(_AtRate):
@@ -102,7 +102,7 @@ class Generate(_AtRate):
 
     def numbered(self, reject: Reject) -> tuple[RecordsFrom, int]:
         """Return what makes any records by their numbers, due or not, and how many there can be."""
-        return _Made(self).take, maxsize
+        return _Blocks(self).take, maxsize
 
     @property
     def identity(self) -> Identity:
@@ -144,17 +144,17 @@ class Replay(_AtRate):
 
     def numbered(self, reject: Reject) -> tuple[RecordsFrom, int]:
         """Load the records; return what hands out any of them by number, due or not, and how many there can be."""
-        batch = self.records if isinstance(self.records, Batch) else _loaded(self.records, reject)
-        return _Looped(batch, self.records).take, maxsize if self.loop else len(batch)
+        batch = self.records if isinstance(self.records, Batch) else _load(self.records, reject)
+        return _Loop(batch, self.records).take, maxsize if self.loop else len(batch)
 
     @property
     def most(self) -> int | None:
         """No end of them, where they start over; otherwise not known before they are loaded."""
         return maxsize if self.loop else None
 
-    def ranges(self, wanted: RangeRequest) -> Ranges | None:
+    def ranges(self, request: RangeRequest) -> Ranges | None:
         """Return the records in ranges of their numbers; those in memory are this process's own."""
-        return None if isinstance(self.records, Batch | Items) else super().ranges(wanted)
+        return None if isinstance(self.records, Batch | Items) else super().ranges(request)
 
     @property
     def identity(self) -> Identity:
@@ -172,7 +172,7 @@ class Replay(_AtRate):
         return f"{self.records} at {self.open_loop.rate}"
 
 
-class _Made:
+class _Blocks:
     """Calls `make` for a block of records at a time and hands out slices of it."""
 
     def __init__(self, source: Generate) -> None:
@@ -187,12 +187,12 @@ class _Made:
         if not self._first <= start <= start + count <= self._first + len(self._block):
             numbers = np.arange(start, start + max(count, min(self._most, _AHEAD * count)))
             try:
-                made = self._make(numbers)
+                columns = self._make(numbers)
             except (TypeError, ValueError) as error:
-                if any(said in str(error) for said in _FOR_ONE):
+                if any(hint in str(error) for hint in _FOR_ONE):
                     error.args = (f"{error}; make gets an array of record numbers, not one of them",)
                 raise
-            self._block, self._first = Batch.of(made, self._schema), start
+            self._block, self._first = Batch.of(columns, self._schema), start
             if len(self._block) != len(numbers):
                 raise InputError(
                     f"make was asked for {len(numbers)} records and returned columns of {len(self._block)}; "
@@ -203,7 +203,7 @@ class _Made:
         return self._block.slice(start - self._first, start - self._first + count)
 
 
-class _Looped:
+class _Loop:
     """Hands out runs of one batch, wrapping round at its end."""
 
     def __init__(self, batch: Batch, origin: object) -> None:
@@ -223,7 +223,7 @@ class _Looped:
         return concat_batches(runs)
 
 
-def _loaded(source: Source, reject: Reject) -> Batch:
+def _load(source: Source, reject: Reject) -> Batch:
     reader = source.open(reject)
     try:
         batches = [Batch.none(source.schema)]

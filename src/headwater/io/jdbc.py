@@ -10,7 +10,7 @@ from headwater.errors import FlowError
 from headwater.flow.duration import Duration, microseconds
 from headwater.flow.endpoints import DeliverySemantics, Resume
 from headwater.flow.identity import Identity
-from headwater.io.urls import shown, without_secrets
+from headwater.io.urls import without_password, without_secrets
 
 
 class Jdbc:
@@ -41,7 +41,9 @@ class Jdbc:
         every: Duration = "1 s",
     ) -> None:
         if not url.startswith("jdbc:"):
-            raise FlowError(f"a JDBC URL begins with jdbc:, such as jdbc:postgresql://host/base; got {shown(url)!r}")
+            raise FlowError(
+                f"a JDBC URL begins with jdbc:, such as jdbc:postgresql://host/base; got {without_password(url)!r}"
+            )
         self.url, self.table, self.options = url, table, dict(options or {})
         self.order_by, self.follow, self.every_s = order_by, follow, microseconds(every) / 1e6
         self._schema = None if schema is None else Schema.of(schema)
@@ -63,7 +65,7 @@ class Jdbc:
     @property
     def identity(self) -> Identity:
         """The table, its base, and the order in which it is read."""
-        return {"url": shown(self.url), "table": self.table, "by": self.order_by or ""}
+        return {"url": without_password(self.url), "table": self.table, "by": self.order_by or ""}
 
     def check_read(self) -> None:
         """Raise if it does not say how it is read."""
@@ -71,13 +73,15 @@ class Jdbc:
         if kind not in ("int", "text"):
             raise FlowError(f"order_by of {self} is a column of whole numbers or text; {self.order_by!r} is {kind}")
 
-    def open(self, given: Any, position: Any = None) -> NoReturn:
+    def open(self, reject_or_schema: Any, position: Any = None) -> NoReturn:
         """Refuse: there are no drivers but Java's."""
         raise FlowError(f"{self} can be read and written on Spark only: run the flow with --on spark, or use SQLite")
 
     def __str__(self) -> str:
-        return f"{shown(self.url)} table {self.table}"
+        return f"{without_password(self.url)} table {self.table}"
 
-    def without_secrets(self, said: str) -> str:
+    def without_secrets(self, message: str) -> str:
         """Return what a driver said, which may quote the URL, without it and without the values of options."""
-        return without_secrets(said, {**dict.fromkeys(self.options.values(), "…"), self.url: shown(self.url)})
+        return without_secrets(
+            message, {**dict.fromkeys(self.options.values(), "…"), self.url: without_password(self.url)}
+        )

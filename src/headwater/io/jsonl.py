@@ -15,10 +15,10 @@ from headwater.flow.endpoints import Refused, Reject
 from headwater.flow.ranges import RangeRequest, Ranges
 from headwater.io.follow import FollowedLines
 from headwater.io.json.columns import JsonColumns
-from headwater.io.json.texts import JsonTexts, joined
+from headwater.io.json.texts import JsonTexts, join
 from headwater.io.lines import Lines, LineWriter
-from headwater.io.records import guessed_kind
-from headwater.io.sifting import sifted
+from headwater.io.records import guess_kind
+from headwater.io.sifting import sift
 from headwater.io.text_file import WritableTextFile
 
 _GUESS_FROM = 1000  # lines
@@ -41,35 +41,35 @@ class JsonLines(WritableTextFile):
     ) -> None:
         super().__init__(path, schema, append=append, follow=follow)
 
-    def _guessed(self, lines: Lines) -> Schema:
-        return guessed_columns(lines.peek(_GUESS_FROM), self.path)
+    def _guess_schema(self, lines: Lines) -> Schema:
+        return guess_columns(lines.peek(_GUESS_FROM), self.path)
 
     @overload
-    def open(self, given: Reject, position: Any = None, end: int | None = None) -> JsonLinesReader: ...
+    def open(self, reject_or_schema: Reject, position: Any = None, end: int | None = None) -> JsonLinesReader: ...
     @overload
-    def open(self, given: Schema) -> JsonLinesWriter: ...
+    def open(self, reject_or_schema: Schema) -> JsonLinesWriter: ...
     def open(
-        self, given: Reject | Schema, position: Any = None, end: int | None = None
+        self, reject_or_schema: Reject | Schema, position: Any = None, end: int | None = None
     ) -> JsonLinesReader | JsonLinesWriter:
         """Start reading, from a position and up to a byte if they are given; with a schema instead, start writing."""
-        if isinstance(given, Schema):
-            return JsonLinesWriter(LineWriter(self.path, append=self.append), given)
+        if isinstance(reject_or_schema, Schema):
+            return JsonLinesWriter(LineWriter(self.path, append=self.append), reject_or_schema)
         schema = self.schema
         if self.follow:
-            return JsonLinesReader(FollowedLines(self.path, position), schema, given, self.path)
+            return JsonLinesReader(FollowedLines(self.path, position), schema, reject_or_schema, self.path)
         lines, self._peeked = self._peeked or Lines(self.path, position, end), None
-        return JsonLinesReader(lines, schema, given, self.path)
+        return JsonLinesReader(lines, schema, reject_or_schema, self.path)
 
     def appended(self, schema: Schema) -> JsonLinesWriter:
         """Start writing at the end of what is there."""
         return JsonLinesWriter(LineWriter(self.path, append=True), schema)
 
-    def ranges(self, wanted: RangeRequest) -> Ranges | None:
+    def ranges(self, request: RangeRequest) -> Ranges | None:
         """Return the file in ranges of bytes; a pipe has none, nor one that is followed."""
         if not self._is_file() or self.follow:
             return None
         self.schema  # noqa: B018  guessed here once, not in every process that reads a range
-        return super().ranges(wanted)
+        return super().ranges(request)
 
 
 class JsonLinesReader:
@@ -99,8 +99,8 @@ class JsonLinesReader:
             if line.strip():  # a blank line is nothing
                 self._reject(line.decode(errors="replace"), f"{self._path} line {before + number + 1}: {reason}")
 
-        columns, kept = self._columns.of(Text.of_bytes(lines), refuse)
-        count = len(lines) if kept is None else len(kept)
+        columns, rows = self._columns.of(Text.of_bytes(lines), refuse)
+        count = len(lines) if rows is None else len(rows)
         return Batch(columns, count, stamped(count))
 
     def close(self) -> None:
@@ -116,17 +116,17 @@ class JsonLinesWriter:
 
     def write(self, batch: Batch) -> Refused:
         """Write the records that have a JSON form, all or none."""
-        lines, _, refused = sifted(batch, self._texts.of)
+        lines, _, refusals = sift(batch, self._texts.of)
         if len(lines):
-            self.file.write(joined(lines, b"\n") + b"\n")
-        return refused
+            self.file.write(join(lines, b"\n") + b"\n")
+        return refusals
 
     def close(self) -> None:
         """Close the file."""
         self.file.close()
 
 
-def guessed_columns(lines: list[bytes], path: str | Path) -> Schema:
+def guess_columns(lines: list[bytes], path: str | Path) -> Schema:
     """Guess names and types from the objects among some lines."""
     values: dict[str, list[Any]] = {}
     decode = msgspec.json.Decoder(dict[str, Any]).decode
@@ -143,6 +143,6 @@ def guessed_columns(lines: list[bytes], path: str | Path) -> Schema:
             "is it JSON Lines? Or give a schema, such as schema={'id': str, 'x': float}"
         )
     try:
-        return Schema.of({name: guessed_kind(seen) for name, seen in values.items()})
+        return Schema.of({name: guess_kind(column) for name, column in values.items()})
     except FlowError as error:
         raise InputError(f"cannot guess the columns of {path}: {error}") from None

@@ -36,7 +36,7 @@ class Lines:
 
     def __init__(self, path: str | Path, position: Any = None, end: int | None = None) -> None:
         self._path = path
-        self.offset, self.line, seen = checked_position(position, path)  #: bytes and lines handed out
+        self.offset, self.line, checksum = parse_position(position, path)  #: bytes and lines handed out
         self._ready: list[bytes] = []
         self._at = 0  # the line of `_ready` that is next
         self._rest = b""
@@ -53,8 +53,8 @@ class Lines:
             raise explained(error, path, "read") from error
         self._waits = not stat.S_ISREG(kind.st_mode)  # a pipe may have nothing for now
         if self.offset:
-            self._skip(kind.st_size, seen)
-        self._left = maxsize if end is None else max(0, end - self.offset)  # bytes still to be read
+            self._skip(kind.st_size, checksum)
+        self._remaining = maxsize if end is None else max(0, end - self.offset)  # bytes still to be read
         self._chunk = _CHUNK if end is None else _RANGE_CHUNK
 
     @property
@@ -64,7 +64,7 @@ class Lines:
 
     def position_at(self, offset: int, line: int) -> list[int]:
         """Return the place behind so many bytes and lines, with a checksum of what a reader must find there again."""
-        return [offset, line] if self._waits or self._fd < 0 else [offset, line, seen_before(self._fd, offset)]
+        return [offset, line] if self._waits or self._fd < 0 else [offset, line, checksum_before(self._fd, offset)]
 
     @property
     def once(self) -> bool:
@@ -86,14 +86,14 @@ class Lines:
 
     def peek(self, limit: int, least: int = 1) -> list[bytes]:
         """Return the first lines, which stay to be taken: up to `limit` of a file, of a pipe `least` and what is there."""
-        seen = self._ready
-        while len(seen) < limit and not (len(seen) >= least and self._is_enough(seen)) and self._fill(3600):
-            seen = self._ready = seen + self._ready
-        return seen[:limit]
+        lines = self._ready
+        while len(lines) < limit and not (len(lines) >= least and self._is_enough(lines)) and self._fill(3600):
+            lines = self._ready = lines + self._ready
+        return lines[:limit]
 
-    def _is_enough(self, seen: list[bytes]) -> bool:
+    def _is_enough(self, lines: list[bytes]) -> bool:
         """Say whether to stop peeking: a pipe may bring no more for now, and long lines would fill the memory."""
-        return self._waits or sum(map(len, seen)) > _PEEKED
+        return self._waits or sum(map(len, lines)) > _PEEKED
 
     def close(self) -> None:
         """Close the file; standard input stays open."""
@@ -121,24 +121,24 @@ class Lines:
 
     def _read(self) -> bytes:
         try:
-            data = os.read(self._fd, min(self._chunk, self._left))
+            data = os.read(self._fd, min(self._chunk, self._remaining))
         except OSError as error:
             self.close()
             raise explained(error, self._path, "read") from error
-        self._left -= len(data)
+        self._remaining -= len(data)
         if self.offset == 0 and not self._rest and data.startswith(_BOM):
             data, self.offset = data[len(_BOM) :], len(_BOM)
         self._ended = not data
         return self._rest + data
 
-    def _skip(self, size: int, seen: int | None) -> None:
+    def _skip(self, size: int, checksum: int | None) -> None:
         if self._waits:
             raise InputError(f"cannot read {self._path} from where it was left: a pipe has no past")
         if self.offset > size + 1:  # one more than its size: the last line had no end
             raise InputError(
                 f"cannot read {self._path} from byte {self.offset:,}: it has {size:,}; was the file replaced?"
             )
-        if seen is not None and seen != seen_before(self._fd, self.offset):
+        if checksum is not None and checksum != checksum_before(self._fd, self.offset):
             raise InputError(
                 f"cannot read {self._path} from byte {self.offset:,}: it is not the file that was read up to there; was it "
                 "replaced or edited? Begin anew without the checkpoint, or read the new file under a name of its own"
@@ -152,7 +152,7 @@ class LineWriter:
     def __init__(self, path: str | Path, *, append: bool) -> None:
         self._path = path
         try:
-            self._fd = sys.stdout.fileno() if str(path) == "-" else _opened(path, append=append)
+            self._fd = sys.stdout.fileno() if str(path) == "-" else _open_locked(path, append=append)
         except OSError as error:
             raise explained(error, path, "write") from error
         self.empty = not append or os.fstat(self._fd).st_size == 0  #: nothing was there before
@@ -174,13 +174,13 @@ class LineWriter:
         self._fd = -1
 
 
-def _opened(path: str | Path, *, append: bool) -> int:
+def _open_locked(path: str | Path, *, append: bool) -> int:
     """Open a file to add lines to; it is emptied, or its last line ended, only when nobody else writes it."""
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
     try:
         hold(fd, path)
-        found = os.fstat(fd)
-        if stat.S_ISREG(found.st_mode) and found.st_size:
+        stat_result = os.fstat(fd)
+        if stat.S_ISREG(stat_result.st_mode) and stat_result.st_size:
             if not append:
                 os.ftruncate(fd, 0)
             elif not _ends_in_newline(path):
@@ -200,19 +200,19 @@ def _ends_in_newline(path: str | Path) -> bool:
         return True
 
 
-def checked_position(position: Any, path: str | Path) -> tuple[int, int, int | None]:
+def parse_position(position: Any, path: str | Path) -> tuple[int, int, int | None]:
     """Return the bytes and lines of a position, nothing before the first, and the checksum of what was seen there."""
     match position:
         case None:
             return 0, 0, None
         case [int(offset), int(line)]:
             return offset, line, None
-        case [int(offset), int(line), int(seen)]:
-            return offset, line, seen
+        case [int(offset), int(line), int(checksum)]:
+            return offset, line, checksum
     raise InputError(f"cannot read {path} from position {position!r}: expected [bytes, lines, checksum]")
 
 
-def seen_before(fd: int, offset: int) -> int:
+def checksum_before(fd: int, offset: int) -> int:
     """Return a checksum by which an open file is known again behind so many bytes: of its first ones, and of the last.
 
     Not of the end of the last line, which it may have got since.

@@ -25,9 +25,9 @@ class Lock:
     def __init__(self, folder: Path, what: str) -> None:
         """Take the lock; `what` names the folder in the message for whoever finds it taken."""
         self._folder, self._what = folder, what
-        self._fd = self._taken()
+        self._fd = self._take_lock()
 
-    def _taken(self) -> int:
+    def _take_lock(self) -> int:
         """Take the lock, and return the open file that has it."""
         folder, what = self._folder, self._what
         try:
@@ -64,7 +64,7 @@ class Lock:
         except OSError:
             is_there = False
         if not is_there:
-            before, self._fd = self._fd, self._taken()
+            before, self._fd = self._fd, self._take_lock()
             os.close(before)
 
     def release(self) -> None:
@@ -88,9 +88,9 @@ def _take(fd: int) -> None:
 def _is_gone(fd: int) -> bool:
     """Say whether the process that took the lock, on this machine, is no more."""
     try:
-        told = json.loads(os.pread(fd, 4096, 0))
-        if told["host"] == socket.gethostname():
-            os.kill(told["pid"], 0)
+        holder = json.loads(os.pread(fd, 4096, 0))
+        if holder["host"] == socket.gethostname():
+            os.kill(holder["pid"], 0)
     except ProcessLookupError:
         return True
     except (ValueError, KeyError, TypeError, PermissionError):
@@ -100,8 +100,8 @@ def _is_gone(fd: int) -> bool:
 
 def _holder(fd: int) -> str:
     try:
-        told = json.loads(os.pread(fd, 4096, 0))
-        where = "" if told["host"] == socket.gethostname() else f" on {told['host']}"
-        return f"process {told['pid']}{where} since {told['since']}"
+        holder = json.loads(os.pread(fd, 4096, 0))
+        where = "" if holder["host"] == socket.gethostname() else f" on {holder['host']}"
+        return f"process {holder['pid']}{where} since {holder['since']}"
     except (ValueError, KeyError, TypeError):  # it has only just begun
         return "another run"

@@ -25,7 +25,7 @@ class Items:
 
     def __init__(self, items: Iterable[Mapping[str, Any]], schema: Fields | None = None) -> None:
         self.items = items if isinstance(items, Sequence) else list(items)
-        self._schema = Schema.of(schema) if schema is not None else guessed_schema(self.items)
+        self._schema = Schema.of(schema) if schema is not None else guess_schema(self.items)
 
     @property
     def schema(self) -> Schema:
@@ -74,7 +74,7 @@ class _ItemsReader:
         pass
 
 
-def guessed_schema(items: Sequence[Mapping[str, Any]]) -> Schema:
+def guess_schema(items: Sequence[Mapping[str, Any]]) -> Schema:
     """Guess the types of columns from the values that the first records have."""
     if not items:
         raise FlowError(
@@ -87,21 +87,21 @@ def guessed_schema(items: Sequence[Mapping[str, Any]]) -> Schema:
     names = dict.fromkeys(name for item in items[:1000] for name in item)
     for name in names:
         values = [item[name] for item in items[:1000] if item.get(name) is not None]
-        kinds[name] = guessed_type(values)
+        kinds[name] = guess_type(values)
     return Schema.of(kinds)
 
 
-def guessed_type(values: Sequence[Any]) -> Type:
+def guess_type(values: Sequence[Any]) -> Type:
     """Guess the type that all of these values fit.
 
-    >>> guessed_type([1, 2.5]), guessed_type([True]), guessed_type(["a", 1])
+    >>> guess_type([1, 2.5]), guess_type([True]), guess_type(["a", 1])
     ('float', 'bool', 'any')
     """
-    given = {type(value) for value in values}
+    types = {type(value) for value in values}
     for kinds, name in (({bool}, "bool"), ({int}, "int"), ({int, float}, "float"), ({str}, "text")):
-        if given and given <= kinds:
+        if types and types <= kinds:
             return name  # type: ignore[return-value]
-    return "any" if given else "text"
+    return "any" if types else "text"
 
 
 def checked_rows(rows: Sequence[Any], schema: Schema, reject: Reject) -> Batch:

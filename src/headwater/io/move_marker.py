@@ -13,17 +13,17 @@ from headwater.io.files import replace_whole
 _FILE = "moved"
 
 
-def note_moved(folder: Path, to: Path, runner: str) -> None:
+def note_move(folder: Path, to: Path, runner: str) -> None:
     """Write down where a checkpoint has gone, and which runner goes on from there."""
-    said = {"to": str(to), "on": runner, "at": datetime.now(UTC).isoformat(" ", "seconds")}
-    replace_whole(folder / _FILE, json.dumps(said).encode())
+    note = {"to": str(to), "on": runner, "at": datetime.now(UTC).isoformat(" ", "seconds")}
+    replace_whole(folder / _FILE, json.dumps(note).encode())
 
 
-def moved_to(folder: Path) -> dict[str, Any] | None:
+def read_move(folder: Path) -> dict[str, Any] | None:
     """Return where a checkpoint has gone (`to`, `on`, `at`); None for one that was not moved."""
     try:
-        said: dict[str, Any] = json.loads((folder / _FILE).read_text())
-        return said
+        note: dict[str, Any] = json.loads((folder / _FILE).read_text())
+        return note
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValueError) as error:
@@ -32,10 +32,10 @@ def moved_to(folder: Path) -> dict[str, Any] | None:
 
 def refuse_moved(folder: Path) -> None:
     """Raise RunError for a checkpoint that was moved."""
-    said = moved_to(folder)
-    if said is not None:
+    note = read_move(folder)
+    if note is not None:
         raise RunError(
-            f"checkpoint {folder} was moved to {said['to']} at {said['at']}, for {_RUNNERS.get(said['on'], said['on'])}: "
+            f"checkpoint {folder} was moved to {note['to']} at {note['at']}, for {_RUNNERS.get(note['on'], note['on'])}: "
             f"go on from there. To go back to what was before, which takes back what sinks were given since, remove "
             f"{folder / _FILE}, and never use the other one again"
         )

@@ -38,9 +38,9 @@ class OpenLoop:
         whole = isinstance(self.count, int) and not isinstance(self.count, bool)
         if self.count is not None and not (whole and self.count >= 0):
             raise FlowError(f"count is the number of records to create, 0 or more; got {self.count!r}")
-        for given in (self.tick, self.duration):
-            if given is not None:
-                microseconds(given)  # tells at once what is no duration
+        for duration in (self.tick, self.duration):
+            if duration is not None:
+                microseconds(duration)  # tells at once what is no duration
 
     @property
     def total(self) -> int:
@@ -64,9 +64,9 @@ class OpenLoopReader:
         self._take, self._schema, self._open_loop = take, schema, open_loop
         self._total = min(open_loop.total, most)
         self._tick_ns = microseconds(open_loop.tick) * 1000
-        self._next = _checked(position)
+        self._next = _check_position(position)
         self._started_ns: int | None = None
-        self._looked_ns = 0  # when records were last looked for
+        self._look_ns = 0  # when records were last looked for
         self._first = 0  # the record that `_due` and `_stamps` begin with
         self._due = np.zeros(0, np.int64)
         self._stamps = np.zeros((0, 2), np.int64)
@@ -109,16 +109,16 @@ class OpenLoopReader:
         now = self._open_loop.clock.now_ns()
         passed_s = float(self._open_loop.rate.when(np.array([self._next]))[0]) if self._next else 0.0
         self._started_ns = now - round(min(passed_s, _NEVER_S) * 1e9)
-        self._looked_ns = now
+        self._look_ns = now
 
     def _due_next(self, limit: int) -> Array:
         """Return when the next records are due, up to `limit` of them."""
-        wanted = min(limit, self._total - self._next)
+        count = min(limit, self._total - self._next)
         at = self._next - self._first
-        if at + wanted > len(self._due):
+        if at + count > len(self._due):
             self._look_ahead(min(max(_AHEAD, 2 * limit), self._total - self._next))
             at = 0
-        return self._due[at : at + wanted]
+        return self._due[at : at + count]
 
     def _look_ahead(self, count: int) -> None:
         assert self._started_ns is not None
@@ -134,15 +134,15 @@ class OpenLoopReader:
         now = clock.now_ns()
         if due[-1] <= now:
             return now
-        until = max(int(due[0]), self._looked_ns + self._tick_ns)
+        until = max(int(due[0]), self._look_ns + self._tick_ns)
         if until > now and timeout_s > 0:
             clock.sleep(min((until - now) / 1e9, timeout_s))
             now = clock.now_ns()
-        self._looked_ns = now
+        self._look_ns = now
         return now
 
 
-def _checked(position: int | None) -> int:
+def _check_position(position: int | None) -> int:
     if position is None:
         return 0
     if not isinstance(position, int) or position < 0:

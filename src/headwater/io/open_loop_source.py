@@ -43,8 +43,8 @@ class OpenLoopSource(ABC):
         take, most = self.numbered(reject)
         return OpenLoopReader(take, self.schema, self.open_loop, position, most)
 
-    def ranges(self, wanted: RangeRequest) -> Ranges | None:
+    def ranges(self, request: RangeRequest) -> Ranges | None:
         """Return the records in ranges of their numbers."""
         from headwater.io.ranges.numbers import NumberRanges
 
-        return NumberRanges(self, wanted)
+        return NumberRanges(self, request)

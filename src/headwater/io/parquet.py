@@ -56,24 +56,24 @@ class Parquet:
         if self._schema is None:
             from headwater.io import arrow
 
-            with _opened(self.path) as file:
+            with _open_file(self.path) as file:
                 self._schema = arrow.schema_of(file.schema_arrow)
         return self._schema
 
     def row_groups(self) -> list[int]:
         """Return how many rows each row group of the file has."""
-        with _opened(self.path) as file:
+        with _open_file(self.path) as file:
             return [file.metadata.row_group(group).num_rows for group in range(file.num_row_groups)]
 
     @overload
-    def open(self, given: Reject, position: Any = None) -> ParquetReader: ...
+    def open(self, reject_or_schema: Reject, position: Any = None) -> ParquetReader: ...
     @overload
-    def open(self, given: Schema) -> ParquetWriter: ...
-    def open(self, given: Reject | Schema, position: Any = None) -> ParquetReader | ParquetWriter:
+    def open(self, reject_or_schema: Schema) -> ParquetWriter: ...
+    def open(self, reject_or_schema: Reject | Schema, position: Any = None) -> ParquetReader | ParquetWriter:
         """Start reading, after as many rows as `position` says; with a schema instead, start writing."""
-        if isinstance(given, Schema):
-            return ParquetWriter(self.path, given)
-        return ParquetReader(self.path, self.schema, position, given)
+        if isinstance(reject_or_schema, Schema):
+            return ParquetWriter(self.path, reject_or_schema)
+        return ParquetReader(self.path, self.schema, position, reject_or_schema)
 
     def appended(self, schema: Schema) -> Writer:
         """Start writing behind what is there: a file is written anew, its records first; a folder gets one more file."""
@@ -83,10 +83,10 @@ class Parquet:
             return ParquetTable(self.path).open(schema)
         if not Path(self.path).exists():
             return ParquetWriter(self.path, schema)
-        held = Parquet(self.path)
-        if held.schema != schema:
+        existing = Parquet(self.path)
+        if existing.schema != schema:
             raise InputError(
-                f"cannot write behind what {self.path} holds: its columns are ({held.schema}), not ({schema})"
+                f"cannot write behind what {self.path} holds: its columns are ({existing.schema}), not ({schema})"
             )
         writer = ParquetWriter(self.path, schema)
         reader = ParquetReader(self.path, schema, None, _ours)
@@ -99,7 +99,7 @@ class Parquet:
 
     def check_read(self) -> None:
         """Raise what is wrong with the file."""
-        _opened(self.path).close()
+        _open_file(self.path).close()
 
     def check_place(self, in_parts: bool) -> None:
         """Raise what is wrong with where it writes: a file or, in parts, a folder."""
@@ -109,11 +109,11 @@ class Parquet:
             _refuse_folder(self.path)
             check_writable(self.path)
 
-    def ranges(self, wanted: RangeRequest) -> Ranges:
+    def ranges(self, request: RangeRequest) -> Ranges:
         """Return the file in ranges of rows."""
         from headwater.io.ranges.rows import RowRanges
 
-        return RowRanges(self, wanted.sizes, wanted.columns)
+        return RowRanges(self, request.sizes, request.columns)
 
     def transaction(self, schema: Schema, ledger: Ledger) -> Transaction:
         """Start writing a folder in parts: the files of one appear together."""
@@ -140,8 +140,8 @@ class ParquetReader:
 
     def __init__(self, path: str | Path, schema: Schema, position: Any, reject: Reject) -> None:
         self._path, self._schema, self._reject = path, schema, reject
-        self._file = _opened(path)
-        self._row = _checked(position, path)
+        self._file = _open_file(path)
+        self._row = _check_position(position, path)
         self._pieces = self._from(self._row)
         self._piece = Batch.none(schema)
         self._at = 0  # the row of the piece that is next
@@ -231,13 +231,13 @@ class ParquetWriter:
         pq = parquet()
 
         self._path, self._schema = Path(path), schema
-        self._hidden = self._path.with_name(f".{self._path.name}.part")
-        self._gathered: list[Batch] = []
-        self._taken = 0  # records, whether in the file already or gathered
-        self._failed: InputError | None = None  # a file that broke off cannot be gone on with
+        self._temporary = self._path.with_name(f".{self._path.name}.part")
+        self._batches: list[Batch] = []
+        self._count = 0  # records, whether in the file already or gathered
+        self._failure: InputError | None = None  # a file that broke off cannot be gone on with
         _refuse_folder(path)
         try:
-            self._out = _held(self._hidden, path)
+            self._out = _open_temporary(self._temporary, path)
         except OSError as error:
             raise explained(error, path, "write") from error
         self._encoded = _Encoded(self._out, self._path)
@@ -245,39 +245,39 @@ class ParquetWriter:
 
     def write(self, batch: Batch) -> Refused:
         """Take the records; they are on disk when their row group is full, or when the file is closed."""
-        if self._failed is not None:
-            raise self._failed
+        if self._failure is not None:
+            raise self._failure
         self._settle()  # what a full disk had no room for comes first
-        if sum(map(len, self._gathered)) >= _ROWS:
+        if sum(map(len, self._batches)) >= _ROWS:
             self._write_group()
             self._settle()
-        kept, refused = storable(batch, self._schema)
-        self._gathered.append(kept)
-        self._taken += len(kept)
-        return refused
+        records, refusals = storable(batch, self._schema)
+        self._batches.append(records)
+        self._count += len(records)
+        return refusals
 
     def close(self) -> None:
         """Write what is gathered, finish the file and give it its name; raises InputError if there will be none.
 
         Where that is for want of room, NoRoomError, it may be closed again, or has to be abandoned.
         """
-        if self._out.closed and self._failed is None:
+        if self._out.closed and self._failure is None:
             return
         try:
-            if self._failed is not None:
-                raise self._failed
+            if self._failure is not None:
+                raise self._failure
             self._settle()
             self._write_group()
             self._file.close()
             self._settle()
-            self._hidden.replace(self._path)  # while it is still ours
+            self._temporary.replace(self._path)  # while it is still ours
             self._out.close()
         except NoRoomError as error:
-            raise NoRoomError(f"{error}; {self._taken:,} records wait for it", records=self._taken) from error
+            raise NoRoomError(f"{error}; {self._count:,} records wait for it", records=self._count) from error
         except (OSError, InputError) as error:
             why = self._abandon(error)
-            self._failed = None
-            raise InputError(f"{why}; {self._taken:,} records are lost with it", records=self._taken) from error
+            self._failure = None
+            raise InputError(f"{why}; {self._count:,} records are lost with it", records=self._count) from error
 
     def abandon(self) -> None:
         """Leave no half a file behind."""
@@ -286,9 +286,9 @@ class ParquetWriter:
     def _write_group(self) -> None:
         from headwater.io.arrow import table_of
 
-        if any(map(len, self._gathered)):
-            self._file.write_table(table_of(concat_batches(self._gathered), self._schema), row_group_size=_ROWS)
-        self._gathered = []
+        if any(map(len, self._batches)):
+            self._file.write_table(table_of(concat_batches(self._batches), self._schema), row_group_size=_ROWS)
+        self._batches = []
 
     def _settle(self) -> None:
         """Have what is encoded on disk; raises NoRoomError where that may be done later, or what ends the file."""
@@ -301,25 +301,25 @@ class ParquetWriter:
 
     def _abandon(self, error: OSError | InputError) -> InputError:
         """Leave no half a file behind, and return what is said from now on."""
-        if self._failed is None:
+        if self._failure is None:
             with suppress(OSError):
                 self._out.close()
-            self._hidden.unlink(missing_ok=True)
-            self._failed = explained(error, self._path, "write") if isinstance(error, OSError) else error
-        return self._failed
+            self._temporary.unlink(missing_ok=True)
+            self._failure = explained(error, self._path, "write") if isinstance(error, OSError) else error
+        return self._failure
 
 
-def _held(hidden: Path, path: str | Path) -> IO[bytes]:
+def _open_temporary(temporary: Path, path: str | Path) -> IO[bytes]:
     """Open the file that will become `path`, empty and ours alone; what a killed run has left of it is overwritten."""
     while True:
-        out = os.fdopen(os.open(hidden, os.O_WRONLY | os.O_CREAT, 0o666), "wb")
+        out = os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT, 0o666), "wb")
         try:
             hold(out.fileno(), path)
         except InputError:
             out.close()
             raise
         with suppress(FileNotFoundError):
-            if os.path.samestat(os.fstat(out.fileno()), os.stat(hidden)):
+            if os.path.samestat(os.fstat(out.fileno()), os.stat(temporary)):
                 out.truncate(0)
                 return out
         out.close()  # another run had just finished with it, and given it its name
@@ -333,7 +333,7 @@ def _refuse_folder(path: str | Path) -> None:
         )
 
 
-def _opened(path: str | Path) -> Any:
+def _open_file(path: str | Path) -> Any:
     from headwater.io import arrow
 
     try:
@@ -346,7 +346,7 @@ def _opened(path: str | Path) -> Any:
         raise explained(error, path, "read") from error
 
 
-def _checked(position: Any, path: str | Path) -> int:
+def _check_position(position: Any, path: str | Path) -> int:
     if position is not None and not (isinstance(position, int) and position >= 0):
         raise InputError(f"cannot read {path} from position {position!r}: expected a number of rows")
     return position or 0

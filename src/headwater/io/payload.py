@@ -6,10 +6,10 @@ from headwater.data.schema import Schema
 from headwater.errors import FlowError
 
 
-def payload_schema(given: Schema | None, payload: str, source: object) -> Schema:
+def payload_schema(schema: Schema | None, payload: str, source: object) -> Schema:
     """Return the columns that payloads of a source have: those given, or one for texts that are taken as they are."""
-    if given is not None:
-        return given
+    if schema is not None:
+        return schema
     if payload == "text":
         return Schema.of({"text": str})
     raise FlowError(

@@ -15,7 +15,7 @@ from headwater.data.decimal import widened
 from headwater.data.schema import DTYPES, Schema, Type
 from headwater.data.timestamps import is_moment, micros_of_text, moments_as_text
 from headwater.errors import InputError
-from headwater.io.memory import guessed_type
+from headwater.io.memory import guess_type
 
 Refuse = Callable[[int, bytes, str], None]  #: takes the number of a text, the text and why it is no record
 
@@ -57,7 +57,9 @@ class JsonDecoder:
             for place, (name, kind) in enumerate(schema.fields)
         ]
         try:
-            self._decode = msgspec.json.Decoder(msgspec.defstruct("Record", fields, gc=False), dec_hook=_read).decode
+            self._decode = msgspec.json.Decoder(
+                msgspec.defstruct("Record", fields, gc=False), dec_hook=_read_moment
+            ).decode
         except ValueError as error:
             raise InputError(f"a column cannot be read from JSON by its name: {error}") from None
         self._take = [attrgetter(f"f{place}") for place in range(len(schema))]
@@ -67,27 +69,29 @@ class JsonDecoder:
         try:
             records = [self._decode(text) for text in texts]
         except _BAD:
-            records = [record for _, record in self.kept(texts, refuse)]
+            records = [record for _, record in self.decode_each(texts, refuse)]
         return self.batch_of(records)
 
     def columns_of(self, texts: Text, refuse: Refuse) -> tuple[dict[str, Column], Array | None]:
         """Return the columns of the texts that are records, and which those are: None where all are."""
-        given = texts.bytes_list()
+        lines = texts.bytes_list()
         try:
-            return self.batch_of([self._decode(text) for text in given]).columns, None
+            return self.batch_of([self._decode(text) for text in lines]).columns, None
         except _BAD:
-            kept = self.kept(given, refuse)
-        return self.batch_of([record for _, record in kept]).columns, np.array([row for row, _ in kept], np.int64)
+            numbered = self.decode_each(lines, refuse)
+        return self.batch_of([record for _, record in numbered]).columns, np.array(
+            [row for row, _ in numbered], np.int64
+        )
 
-    def kept(self, texts: Sequence[bytes], refuse: Refuse) -> list[tuple[int, Any]]:
+    def decode_each(self, texts: Sequence[bytes], refuse: Refuse) -> list[tuple[int, Any]]:
         """Return the records among the texts, each with its number."""
-        kept = []
+        numbered = []
         for number, text in enumerate(texts):
             try:
-                kept.append((number, self._decode(text)))
+                numbered.append((number, self._decode(text)))
             except _BAD as error:
                 refuse(number, text, self._reason(error, text))
-        return kept
+        return numbered
 
     def batch_of(self, records: Sequence[Any]) -> Batch:
         """Make a batch of decoded records."""
@@ -102,11 +106,11 @@ class JsonDecoder:
             return "not UTF-8 text"
         if isinstance(error, RecursionError):
             return "nested too deeply"
-        said = str(error)
+        message = str(error)
         if not isinstance(error, msgspec.ValidationError):
             hint = "; JSON has no NaN, write null" if b"NaN" in text else ""
-            return f"not JSON: {said.removeprefix('JSON is malformed: ')}{hint}"
-        what, _, where = said.partition(" - at `$")
+            return f"not JSON: {message.removeprefix('JSON is malformed: ')}{hint}"
+        what, _, where = message.partition(" - at `$")
         return self._wrong_type(what, where.strip("`.")) if where else what.replace("`", "").lower()
 
     def _wrong_type(self, what: str, name: str) -> str:
@@ -118,7 +122,7 @@ class JsonDecoder:
         )
 
 
-def _read(kind: type, value: Any) -> _Micros:
+def _read_moment(kind: type, value: Any) -> _Micros:
     """Read a moment as all other formats do."""
     if isinstance(value, str):
         value = micros_of_text(value)
@@ -137,22 +141,22 @@ def _column(values: list[Any], kind: Type) -> Column:
     if None in values:
         valid = np.array([value is not None for value in values])
         values = [_FILL[kind] if value is None else value for value in values]
-    made: Any
+    array: Any
     if kind == "text":
-        made = Text.of(values)
+        array = Text.of(values)
     elif kind == "time":
-        made = np.array(values, np.int64)
+        array = np.array(values, np.int64)
     else:
-        made = np.array(values, DTYPES[kind])
-    return made if valid is None else Nullable(made, valid)
+        array = np.array(values, DTYPES[kind])
+    return array if valid is None else Nullable(array, valid)
 
 
 _FILL: dict[Type, Any] = {"bool": False, "int": 0, "float": 0.0, "float32": 0.0, "text": "", "time": 0}
 
 
-def guessed_kind(values: Sequence[Any]) -> Type:
+def guess_kind(values: Sequence[Any]) -> Type:
     """Guess the type of a column from its JSON values; texts that all look like moments are a time."""
-    kind = guessed_type(values)
+    kind = guess_type(values)
     if kind == "text" and values and all(map(is_moment, values)):
         return "time"
     return kind

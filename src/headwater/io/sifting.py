@@ -16,7 +16,7 @@ from headwater.io.records import json_texts
 Encoded = TypeVar("Encoded")
 
 
-def attempted(batch: Batch, attempt: Callable[[Batch], object], first: int = 0) -> Refused:
+def attempt_each(batch: Batch, attempt: Callable[[Batch], object], first: int = 0) -> Refused:
     """Do something to all records for which it can be done, in their order; return the others, counted from `first`.
 
     `attempt` raises InputError, and then has done nothing, for records of which one is unfit; it is made on halves to
@@ -28,25 +28,25 @@ def attempted(batch: Batch, attempt: Callable[[Batch], object], first: int = 0) 
         if batch.length <= 1:
             return {first: str(error)}
         middle = batch.length // 2
-        return attempted(batch.slice(0, middle), attempt, first) | attempted(
+        return attempt_each(batch.slice(0, middle), attempt, first) | attempt_each(
             batch.slice(middle, batch.length), attempt, first + middle
         )
     return {}
 
 
-def sifted(batch: Batch, encode: Callable[[Batch], Encoded]) -> tuple[Encoded, Batch, Refused]:
+def sift(batch: Batch, encode: Callable[[Batch], Encoded]) -> tuple[Encoded, Batch, Refused]:
     """Encode the records that can be; return also which they are, and why the others cannot."""
     try:
         return encode(batch), batch, {}
     except InputError:
-        refused = attempted(batch, encode)
-    kept = without(batch, refused)
-    return encode(kept), kept, refused
+        refusals = attempt_each(batch, encode)
+    records = without(batch, refusals)
+    return encode(records), records, refusals
 
 
-def without(batch: Batch, refused: Refused) -> Batch:
+def without(batch: Batch, refusals: Refused) -> Batch:
     """Return the records that were not refused."""
-    return batch.take(np.delete(np.arange(batch.length), list(refused))) if refused else batch
+    return batch.take(np.delete(np.arange(batch.length), list(refusals))) if refusals else batch
 
 
 def storable(batch: Batch, schema: Schema) -> tuple[Batch, Refused]:
@@ -54,5 +54,5 @@ def storable(batch: Batch, schema: Schema) -> tuple[Batch, Refused]:
     objects = [name for name, kind in schema.fields if kind == "any"]
     if not objects:
         return batch, {}
-    _, kept, refused = sifted(batch, lambda batch: [json_texts(batch[name]) for name in objects])
-    return kept, refused
+    _, records, refusals = sift(batch, lambda batch: [json_texts(batch[name]) for name in objects])
+    return records, refusals

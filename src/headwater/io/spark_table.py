@@ -12,7 +12,7 @@ from headwater.flow.endpoints import DeliverySemantics, Resume
 from headwater.flow.identity import Identity
 from headwater.flow.ranges import RangeRequest, Ranges
 from headwater.io.delta import FOLDER
-from headwater.io.urls import path_in, shown
+from headwater.io.urls import path_in, without_password
 
 Form = Literal["parquet", "orc", "csv", "json", "text", "delta"]
 
@@ -58,7 +58,7 @@ class SparkTable:
     ) -> None:
         self.address = address.rstrip("/")
         if form in _REFUSED:
-            raise FlowError(f"{shown(self.address)} cannot be read or written: {_REFUSED[form]}")
+            raise FlowError(f"{without_password(self.address)} cannot be read or written: {_REFUSED[form]}")
         if form is not None and form not in FORMS:
             raise FlowError(f"there is no form {form!r}; forms are {listed(FORMS)}{suggestion(form, FORMS)}")
         self.form: Form = form or _ENDINGS.get(PurePosixPath(self.address).suffix) or _form_at(self.address)
@@ -82,23 +82,23 @@ class SparkTable:
     @property
     def identity(self) -> Identity:
         """Where it is, and its form."""
-        return {"address": shown(self.address), "form": self.form}
+        return {"address": without_password(self.address), "form": self.form}
 
-    def ranges(self, wanted: RangeRequest) -> Ranges | None:
+    def ranges(self, request: RangeRequest) -> Ranges | None:
         """Read a Delta table of this machine by its files; all else is read by connectors of Spark's."""
         path = path_in(self.address)
         if self.form != "delta" or path is None:
             return None
         from headwater.io.delta.ranges import DeltaRanges
 
-        return DeltaRanges(path, self.schema, wanted, follow=self.follow)
+        return DeltaRanges(path, self.schema, request, follow=self.follow)
 
-    def open(self, given: Any) -> NoReturn:
+    def open(self, reject_or_schema: Any) -> NoReturn:
         """Refuse: only Spark has these file systems and connectors."""
         raise FlowError(f"{self} can be read and written on Spark only: run the flow with --on spark")
 
     def __str__(self) -> str:
-        return f"{self.form} {shown(self.address)}"
+        return f"{self.form} {without_password(self.address)}"
 
 
 def _form_at(address: str) -> Form:

@@ -93,7 +93,7 @@ class _Nameless(SystemDisk):
         if path not in self._files:
             if not create:
                 raise FileNotFoundError(path)
-            self._files[path] = opened(self._directory)
+            self._files[path] = open_nameless(self._directory)
         return os.dup(self._files[path].fileno())
 
     def fsync(self, fd: int) -> None:
@@ -121,7 +121,7 @@ class _Nameless(SystemDisk):
         self._files.clear()
 
 
-def opened(directory: Path) -> IO[bytes]:
+def open_nameless(directory: Path) -> IO[bytes]:
     """Open a file without a name, making the directory if need be."""
     try:
         directory.mkdir(parents=True, exist_ok=True)

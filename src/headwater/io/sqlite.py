@@ -19,8 +19,8 @@ from headwater.flow.identity import Identity, path_of
 from headwater.flow.places import Place
 from headwater.io.fields import column_of_texts
 from headwater.io.files import explained, sync
-from headwater.io.records import guessed_kind, json_texts
-from headwater.io.sifting import attempted
+from headwater.io.records import guess_kind, json_texts
+from headwater.io.sifting import attempt_each
 
 _GUESS_FROM = 1000  # rows
 _WAIT_S = 30.0  # for another process that writes
@@ -74,22 +74,22 @@ class Sqlite:
     def schema(self) -> Schema:
         """The columns, as given or as guessed from the first rows."""
         if self._schema is None:
-            cursor = self._selected(_connected(self.path, writing=False), "")
+            cursor = self._select(_connect(self.path, writing=False), "")
             rows = cursor.fetchmany(_GUESS_FROM)
             values = {name: [row[at] for row in rows if row[at] is not None] for at, name in _names(cursor)}
             cursor.connection.close()
-            self._schema = Schema.of({name: guessed_kind(seen) for name, seen in values.items()})
+            self._schema = Schema.of({name: guess_kind(column) for name, column in values.items()})
         return self._schema
 
     @overload
-    def open(self, given: Reject, position: Any = None) -> SqliteReader: ...
+    def open(self, reject_or_schema: Reject, position: Any = None) -> SqliteReader: ...
     @overload
-    def open(self, given: Schema) -> SqliteWriter: ...
-    def open(self, given: Reject | Schema, position: Any = None) -> SqliteReader | SqliteWriter:
+    def open(self, reject_or_schema: Schema) -> SqliteWriter: ...
+    def open(self, reject_or_schema: Reject | Schema, position: Any = None) -> SqliteReader | SqliteWriter:
         """Start reading, after as many rows as `position` says; with a schema instead, start writing."""
-        if isinstance(given, Schema):
-            return SqliteWriter(self, given)
-        return SqliteReader(self, given, _checked(position, self.path))
+        if isinstance(reject_or_schema, Schema):
+            return SqliteWriter(self, reject_or_schema)
+        return SqliteReader(self, reject_or_schema, _check_position(position, self.path))
 
     def transaction(self, schema: Schema, ledger: Ledger) -> Transaction:
         """Start writing in parts: one and its number are in the file together or not at all."""
@@ -105,10 +105,10 @@ class Sqlite:
     def select(self, after: int) -> tuple[sqlite3.Cursor, list[str]]:
         """Run the query from a row on; return its rows and their columns' names."""
         limit = f" LIMIT -1 OFFSET {after}" if after else ""
-        cursor = self._selected(_connected(self.path, writing=False), limit)
+        cursor = self._select(_connect(self.path, writing=False), limit)
         return cursor, [name for _, name in _names(cursor)]
 
-    def _selected(self, connection: sqlite3.Connection, limit: str) -> sqlite3.Cursor:
+    def _select(self, connection: sqlite3.Connection, limit: str) -> sqlite3.Cursor:
         what = f"({self.query})" if self.query is not None else _quoted(str(self.table))
         try:
             return connection.execute(f"SELECT * FROM {what}{limit}")
@@ -181,7 +181,7 @@ class SqliteWriter:
             schema.type_of(name, what=f"key of {sink}")
         self._sink, self._schema = sink, schema
         self._first: int | None = None  # the first row of the open transaction, where rows are numbered as they come
-        self._connection = _connected(sink.path, writing=True)
+        self._connection = _connect(sink.path, writing=True)
         self._table, self._insert = sink.table, _insert(sink.table, schema, sink.key)
         try:
             self._connection.execute("PRAGMA journal_mode = WAL")
@@ -205,20 +205,20 @@ class SqliteWriter:
                 self._first = self._next_row()
             connection.execute("SAVEPOINT batch")
             try:
-                refused = attempted(batch, self._inserted)
+                refusals = attempt_each(batch, self._inserted)
             except BaseException:
                 connection.execute("ROLLBACK TO batch")
                 raise
             finally:
                 connection.execute("RELEASE batch")
-        return refused
+        return refusals
 
-    def tried(self, batch: Batch) -> Refused:
+    def try_insert(self, batch: Batch) -> Refused:
         """Return which records the table would refuse, and leave it as it is."""
         with self._asking() as connection:
             connection.execute("SAVEPOINT trial")
             try:
-                return attempted(batch, self._inserted)
+                return attempt_each(batch, self._inserted)
             finally:
                 connection.execute("ROLLBACK TO trial")
                 connection.execute("RELEASE trial")
@@ -228,7 +228,7 @@ class SqliteWriter:
         for name in self._sink.key:
             if None in batch[name].tolist():
                 raise InputError(f"cannot write {self._sink}: the record has no {name!r}, which is its key")
-        columns = [_shown(batch[name], kind) for name, kind in self._schema.fields]
+        columns = [_values(batch[name], kind) for name, kind in self._schema.fields]
         self._connection.execute("SAVEPOINT part")
         try:
             self._connection.executemany(self._insert, zip(*columns, strict=True))
@@ -245,8 +245,8 @@ class SqliteWriter:
             connection.execute("PRAGMA synchronous = FULL")  # what is committed is there after the power went
             connection.execute(_BATCHES)
             connection.execute(_UNDO)
-            found = connection.execute("SELECT batch FROM headwater_batches WHERE writer = ?", [writer]).fetchone()
-            return -1 if found is None else int(found[0])
+            row = connection.execute("SELECT batch FROM headwater_batches WHERE writer = ?", [writer]).fetchone()
+            return -1 if row is None else int(row[0])
 
     def take_back(self) -> None:
         """Forget the open transaction, if there is one."""
@@ -268,11 +268,11 @@ class SqliteWriter:
     def commit(self, writer: str, number: int) -> None:
         """End the transaction; `number` is written with it, so that one is there exactly if the other is."""
         with self._asking() as connection, connection:
-            found = connection.execute("SELECT batch FROM headwater_batches WHERE writer = ?", [writer]).fetchone()
+            row = connection.execute("SELECT batch FROM headwater_batches WHERE writer = ?", [writer]).fetchone()
             after = self._next_row()
             if after is not None:
                 rows = [after if self._first is None else self._first, after - 1]
-                before = -1 if found is None else found[0]
+                before = -1 if row is None else row[0]
                 connection.execute("INSERT OR REPLACE INTO headwater_undo VALUES (?, ?, ?, ?)", [writer, before, *rows])
             connection.execute("INSERT OR REPLACE INTO headwater_batches VALUES (?, ?)", [writer, number])
         self._first = None
@@ -284,12 +284,12 @@ class SqliteWriter:
         """
         with self._asking() as connection, connection:
             if not self._sink.key:
-                found = connection.execute(
+                row = connection.execute(
                     "SELECT first, last FROM headwater_undo WHERE writer = ? AND before = ?", [writer, number]
                 ).fetchone()
-                if found is None or self._next_row() is None:
+                if row is None or self._next_row() is None:
                     return False
-                connection.execute(f"DELETE FROM {_quoted(self._table)} WHERE rowid BETWEEN ? AND ?", found)
+                connection.execute(f"DELETE FROM {_quoted(self._table)} WHERE rowid BETWEEN ? AND ?", row)
             connection.execute("DELETE FROM headwater_undo WHERE writer = ?", [writer])
             connection.execute("INSERT OR REPLACE INTO headwater_batches VALUES (?, ?)", [writer, number])
         return True
@@ -317,7 +317,7 @@ class SqliteWriter:
         self._connection.close()
 
 
-def _connected(path: str | Path, *, writing: bool) -> sqlite3.Connection:
+def _connect(path: str | Path, *, writing: bool) -> sqlite3.Connection:
     if not writing and not Path(path).exists():
         raise PathError(f"cannot read {path}: there is no such file; is the path right?")
     try:
@@ -328,7 +328,7 @@ def _connected(path: str | Path, *, writing: bool) -> sqlite3.Connection:
 
 
 def _names(cursor: sqlite3.Cursor) -> list[tuple[int, str]]:
-    return [(at, described[0]) for at, described in enumerate(cursor.description)]
+    return [(at, column[0]) for at, column in enumerate(cursor.description)]
 
 
 def _create(table: str, schema: Schema, key: tuple[str, ...]) -> str:
@@ -352,7 +352,7 @@ def _quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def _shown(column: Column, kind: Type) -> list[Any]:
+def _values(column: Column, kind: Type) -> list[Any]:
     if kind == "time":
         return moments_as_text(column)
     return json_texts(column) if kind == "any" else column.tolist()
@@ -390,17 +390,17 @@ def _is_full(error: BaseException | None) -> bool:
 
 
 def _fix(error: Exception) -> str:
-    said = str(error)
-    if "locked" in said:
+    message = str(error)
+    if "locked" in message:
         return "; another process holds it: close that, or write elsewhere"
-    if "full" in said:
+    if "full" in message:
         return "; free some space or choose another place"
-    if "has no column" in said or "ON CONFLICT" in said:
+    if "has no column" in message or "ON CONFLICT" in message:
         return "; the table is there with other columns: use another table, or drop it"
     return ""
 
 
-def _checked(position: Any, path: str | Path) -> int:
+def _check_position(position: Any, path: str | Path) -> int:
     if position is not None and not (isinstance(position, int) and position >= 0):
         raise InputError(f"cannot read {path} from position {position!r}: expected a number of rows")
     return position or 0

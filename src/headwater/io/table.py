@@ -92,7 +92,7 @@ class TableWriter(BufferedWriter):
         self._files = 0
         _make(table.path)
 
-    def _sifted(self, batch: Batch) -> tuple[Batch, Refused]:
+    def _sift(self, batch: Batch) -> tuple[Batch, Refused]:
         return writable(batch, self._schema, self._table.by, self._table.path)
 
     def flush(self) -> None:
@@ -101,18 +101,18 @@ class TableWriter(BufferedWriter):
             return
         self._files += 1
         name = f"{self._stem}-{self._files:05d}.parquet"
-        hidden = f".{name}.{os.getpid()}"
-        batch, place = concat_batches(self._gathered), self._table.path
-        written = write_parts(batch, self._schema, self._table.by, place, hidden)
-        for done, (folder, _) in enumerate(written):
+        temporary = f".{name}.{os.getpid()}"
+        batch, place = concat_batches(self._batches), self._table.path
+        parts = write_parts(batch, self._schema, self._table.by, place, temporary)
+        for count, (folder, _) in enumerate(parts):
             try:
-                (place / folder / hidden).replace(place / folder / name)
+                (place / folder / temporary).replace(place / folder / name)
             except OSError as error:
-                left = written[done:]
-                self._gathered = [batch.take(np.concatenate([rows for _, rows in left]))]
-                _remove(place / folder / hidden for folder, _ in left)
+                rest = parts[count:]
+                self._batches = [batch.take(np.concatenate([rows for _, rows in rest]))]
+                _remove(place / folder / temporary for folder, _ in rest)
                 raise explained(error, place / folder / name, "write") from error
-        self._gathered = []
+        self._batches = []
 
 
 def write_parts(batch: Batch, schema: Schema, by: Sequence[str], place: Path, name: str) -> list[tuple[str, Array]]:
@@ -120,43 +120,43 @@ def write_parts(batch: Batch, schema: Schema, by: Sequence[str], place: Path, na
     from headwater.io.arrow import parquet, table_of
 
     pq = parquet()
-    kept = schema.only(tuple(column for column in schema if column not in by))
-    written: list[tuple[str, Array]] = []
+    columns = schema.only(tuple(column for column in schema if column not in by))
+    parts: list[tuple[str, Array]] = []
     try:
         for folder, rows in _split(batch, schema, by):
-            written.append((folder, rows))
+            parts.append((folder, rows))
             _make(place / folder)
-            pq.write_table(table_of(batch.take(rows), kept), place / folder / name)
+            pq.write_table(table_of(batch.take(rows), columns), place / folder / name)
     except (OSError, InputError) as error:
-        _remove(place / folder / name for folder, _ in written)
+        _remove(place / folder / name for folder, _ in parts)
         if isinstance(error, InputError):
             raise
-        raise explained(error, place / written[-1][0] / name, "write") from error
-    return written
+        raise explained(error, place / parts[-1][0] / name, "write") from error
+    return parts
 
 
 def writable(batch: Batch, schema: Schema, by: Sequence[str], place: Path) -> tuple[Batch, Refused]:
     """Return the records that a table can hold, and why it cannot hold the others."""
-    batch, refused = storable(batch, schema)
+    batch, refusals = storable(batch, schema)
     if not any(schema[name] == "text" for name in by):
-        return batch, refused
+        return batch, refusals
     longest = _longest_name(place, len(by))
     too_long: Refused = {}
     for name in by:
         values, _ = parts(batch[name])
         if not isinstance(values, Text) or not batch.length:
             continue
-        room = longest - len(_escaped(name).encode()) - 1
+        room = longest - len(_escape(name).encode()) - 1
         suspects = np.flatnonzero(np.diff(values.offsets) * 3 > room)  # one character becomes at most three
         for row, text in zip(suspects.tolist(), batch[name][suspects].tolist(), strict=True):
-            size = len(_named(text).encode())
+            size = len(_folder_name(text).encode())
             if size > room:
                 too_long[row] = (
                     f"column {name!r} names a folder of table {place}, and {text[:20]!r}… makes one of {size:,} bytes; "
                     f"at most {room} fit"
                 )
-    rows = np.delete(np.arange(batch.length + len(refused)), list(refused))  # numbers before any was refused
-    return without(batch, too_long), refused | {int(rows[row]): why for row, why in too_long.items()}
+    rows = np.delete(np.arange(batch.length + len(refusals)), list(refusals))  # numbers before any was refused
+    return without(batch, too_long), refusals | {int(rows[row]): why for row, why in too_long.items()}
 
 
 def _longest_name(place: Path, folders: int) -> int:
@@ -194,23 +194,23 @@ def _codes(batch: Batch, schema: Schema, name: str) -> Array:
 def _folder(batch: Batch, row: int, schema: Schema, by: Sequence[str]) -> str:
     one = batch.slice(row, row + 1)
     texts = [(name, texts_of_column(one[name], schema[name])[0]) for name in by]
-    return "/".join(f"{_escaped(name)}={_named(text)}" for name, text in texts)
+    return "/".join(f"{_escape(name)}={_folder_name(text)}" for name, text in texts)
 
 
-def _named(value: object) -> str:
+def _folder_name(value: object) -> str:
     """Return how a folder's name shows a value, each value in a way of its own.
 
-    >>> _named("a/b"), _named(None), _named(""), _named("__EMPTY__")
+    >>> _folder_name("a/b"), _folder_name(None), _folder_name(""), _folder_name("__EMPTY__")
     ('a%2Fb', '__HIVE_DEFAULT_PARTITION__', '__EMPTY__', '%5F_EMPTY__')
     """
     if value is None:
         return _MISSING
-    text = _escaped(str(value))
+    text = _escape(str(value))
     return f"%5F{text[1:]}" if text in (_MISSING, _EMPTY) else text or _EMPTY
 
 
-def _escaped(text: str) -> str:
-    return _ESCAPED.sub(lambda found: f"%{ord(found[0]):02X}", text)
+def _escape(text: str) -> str:
+    return _ESCAPED.sub(lambda match: f"%{ord(match[0]):02X}", text)
 
 
 def _remove(files: Iterable[Path]) -> None:

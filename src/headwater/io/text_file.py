@@ -32,7 +32,7 @@ class TextFile(ABC):
     path: str | Path
 
     @abstractmethod
-    def open(self, given: Any, position: Any = None, end: int | None = None) -> Any:
+    def open(self, reject_or_schema: Any, position: Any = None, end: int | None = None) -> Any:
         """Start reading, from a position and up to a byte if they are given."""
 
     def counted(self, data: bytes) -> int:
@@ -58,11 +58,11 @@ class TextFile(ABC):
         if self._is_file():
             self.open(ignore).close()
 
-    def ranges(self, wanted: RangeRequest) -> Ranges | None:
+    def ranges(self, request: RangeRequest) -> Ranges | None:
         """Return the file in ranges of bytes; a pipe has none."""
         from headwater.io.ranges.lines import LineRanges
 
-        return LineRanges(self, wanted.sizes) if self._is_file() else None
+        return LineRanges(self, request.sizes) if self._is_file() else None
 
     def _is_file(self) -> bool:
         """Tell a file from a pipe, which has no past; what is neither is told when it is opened."""
@@ -91,7 +91,7 @@ class WritableTextFile(TextFile):
         """The columns, as given or as guessed from what the file begins with."""
         if self._schema is None:
             lines = Lines(self.path)
-            self._schema = self._guessed(lines)
+            self._schema = self._guess_schema(lines)
             if lines.once:
                 self._peeked = lines
             else:
@@ -99,7 +99,7 @@ class WritableTextFile(TextFile):
         return self._schema
 
     @abstractmethod
-    def _guessed(self, lines: Lines) -> Schema:
+    def _guess_schema(self, lines: Lines) -> Schema:
         """Guess the columns from the first lines, which are only looked at."""
 
     def check_place(self, in_parts: bool) -> None:

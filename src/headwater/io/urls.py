@@ -17,19 +17,19 @@ from headwater.errors import FlowError
 _PREFIX = re.compile(r"(?:jdbc:[a-z0-9]+:(?:thin:|oci:)?)?(?:[a-z][a-z0-9]*://|//)?", re.IGNORECASE)
 
 
-def shown(url: str) -> str:
+def without_password(url: str) -> str:
     """Return a URL without user, password and options.
 
     A password may hold any sign if it was not written as %40 and the like, so that only what is sure to be none of it
     is kept.
 
-    >>> shown("mqtt://me:s3cret@host:1883/topic?qos=1"), shown("mqtt://me:s3/cr@et@host"), shown("mqtt://me:a?b@host")
+    >>> without_password("mqtt://me:s3cret@host:1883/topic?qos=1"), without_password("mqtt://me:s3/cr@et@host"), without_password("mqtt://me:a?b@host")
     ('mqtt://…@host:1883/topic', 'mqtt://…@host', 'mqtt://…')
-    >>> shown("jdbc:oracle:thin:scott/tiger@//host/base"), shown("jdbc:h2:mem:x;password=a@b")
+    >>> without_password("jdbc:oracle:thin:scott/tiger@//host/base"), without_password("jdbc:h2:mem:x;password=a@b")
     ('jdbc:oracle:thin:…@//host/base', 'jdbc:h2:…')
     """
-    found = _PREFIX.match(url)
-    prefix = found[0] if found else ""
+    match = _PREFIX.match(url)
+    prefix = match[0] if match else ""
     rest = url[len(prefix) :]
     place = re.split("[?;]", rest, maxsplit=1)[0]
     if "@" not in rest:
@@ -43,30 +43,30 @@ _FEW = 3  # characters, as of 10 or yes, hide nothing
 
 
 def secrets_in(url: str) -> dict[str, str]:
-    """Return what must not be told of a URL, whole and in parts, and what is told instead.
+    """Return the secrets of a URL, whole and in parts, and what is shown instead.
 
     >>> secrets_in("postgresql://me:s3cret@host/base"), secrets_in("sqlite:///lake/catalog.db")
     ({'postgresql://me:s3cret@host/base': 'postgresql://…@host/base', 'me:s3cret': '…', 's3cret': '…'}, {})
     >>> [text for text in secrets_in("postgresql://me:s3%40cret@host/base") if "@" in text]
     ['postgresql://me:s3%40cret@host/base', 'me:s3@cret', 's3@cret']
     """
-    safe = shown(url)
+    safe = without_password(url)
     if safe == url:
         return {}
-    found = {url: safe}
+    secrets = {url: safe}
     if "@" in url:
         person = url.rpartition("@")[0].rpartition("//")[2]
         for text in (person, unquote(person)):  # a driver says it as it reads it
-            found |= {text: "…", text.partition(":")[2]: "…"}
-    return {text: told for text, told in found.items() if len(text) > _FEW}
+            secrets |= {text: "…", text.partition(":")[2]: "…"}
+    return {text: substitute for text, substitute in secrets.items() if len(text) > _FEW}
 
 
-def without_secrets(said: str, secrets: Mapping[str, str]) -> str:
-    """Return what somebody said with each secret replaced by what may be told, the longest first."""
+def without_secrets(text: str, secrets: Mapping[str, str]) -> str:
+    """Return a text with each secret replaced by what may be shown, the longest first."""
     for secret in sorted(secrets, key=len, reverse=True):
         if len(secret) > _FEW:
-            said = said.replace(secret, secrets[secret])
-    return said
+            text = text.replace(secret, secrets[secret])
+    return text
 
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")  # not the one letter of a drive

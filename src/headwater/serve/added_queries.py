@@ -22,9 +22,9 @@ _writing = threading.Lock()
 
 def with_queries(flow: Flow, queries: Mapping[str, AddedQuery]) -> None:
     """Add queries to a flow, each with a sink for its matches; FlowError or QueryError says what does not fit."""
-    for name, asked in queries.items():
-        found = flow.query(name, asked.query, streams=_streams(flow, asked.step))
-        found.write(f"{name} found", io.JsonLines(asked.output))
+    for name, query in queries.items():
+        matches = flow.query(name, query.query, streams=_streams(flow, query.step))
+        matches.write(f"{name} found", io.JsonLines(query.output))
 
 
 def _streams(flow: Flow, step: str) -> dict[str, Stream]:
@@ -33,8 +33,8 @@ def _streams(flow: Flow, step: str) -> dict[str, Stream]:
     from headwater.cep.plan import time_of
 
     if step not in flow.steps:
-        known = list(flow.steps)
-        raise FlowError(f"a query reads step {step!r}; steps are {listed(known)}{suggestion(step, known)}")
+        steps = list(flow.steps)
+        raise FlowError(f"a query reads step {step!r}; steps are {listed(steps)}{suggestion(step, steps)}")
     return {STREAM: Stream(flow, step, time=time_of(flow, step))}
 
 
@@ -44,37 +44,37 @@ def check_name(name: str) -> None:
         raise RunError(f"a query is named by a word of letters, digits and _, such as low_tanks; got {name[:60]!r}")
 
 
-def add_to(settings: Path, name: str, asked: AddedQuery) -> None:
+def add_to(settings: Path, name: str, query: AddedQuery) -> None:
     """Write a query behind what is in a file of settings, whole or not at all; all else in it stays as it is."""
-    at = settings.resolve()
-    new = at.with_name(f".{at.name}.new")
+    target = settings.resolve()
+    new = target.with_name(f".{target.name}.new")
     with _writing:
         if name in read_settings(settings).queries:
             raise RunError(f"{settings.name} has a query {name!r} already; choose another name")
         try:
-            text = at.read_text("utf-8") if at.exists() else ""
+            text = target.read_text("utf-8") if target.exists() else ""
             gap = "" if not text else "\n" if text.endswith("\n") else "\n\n"
-            new.write_text(f"{text}{gap}{written(name, asked)}", "utf-8")
+            new.write_text(f"{text}{gap}{toml_of(name, query)}", "utf-8")
             if text:
-                shutil.copymode(at, new)
-            os.replace(new, at)
+                shutil.copymode(target, new)
+            os.replace(new, target)
         except OSError as error:
-            raise RunError(f"cannot write {at}: {error.strerror}") from None
+            raise RunError(f"cannot write {target}: {error.strerror}") from None
 
 
-def written(name: str, asked: AddedQuery) -> str:
+def toml_of(name: str, query: AddedQuery) -> str:
     """Write a query as settings have it.
 
-    >>> print(written("low", AddedQuery("from levels select tank", "low.jsonl")), end="")
+    >>> print(toml_of("low", AddedQuery("from levels select tank", "low.jsonl")), end="")
     [queries.low]
     query = '''
     from levels select tank
     '''
     output = "low.jsonl"
     """
-    lines = [f"[queries.{name}]", f"query = {_text(asked.query)}", f"output = {_line(asked.output)}"]
-    if asked.step:
-        lines.append(f"step = {_line(asked.step)}")
+    lines = [f"[queries.{name}]", f"query = {_text(query.query)}", f"output = {_line(query.output)}"]
+    if query.step:
+        lines.append(f"step = {_line(query.step)}")
     return "\n".join(lines) + "\n"
 
 

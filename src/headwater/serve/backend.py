@@ -1,4 +1,4 @@
-"""What answers for flows over HTTP: a server of many, or one run that somebody watches."""
+"""The interface behind the HTTP API: a server of many flows, or one run that is watched."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Backend(Protocol):
     def ready(self) -> bool:
         """Whether every flow has begun, or could not."""
 
-    def described(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, Any]:
         """Say what it is, and where."""
 
     def status(self, name: str) -> dict[str, Any]:
@@ -66,9 +66,9 @@ class Backend(Protocol):
         """Start, stop or restart a flow, and describe it."""
 
     def show(self, name: str, order: Order) -> bytes:
-        """Ask a flow for what it tells on request alone, and return it as JSON."""
+        """Ask a flow for what it sends on request alone, and return it as JSON."""
 
-    def add_query(self, name: str, added: str, text: str, step: str) -> dict[str, Any]:
+    def add_query(self, name: str, query_name: str, text: str, step: str) -> dict[str, Any]:
         """Have a flow answer a query from now on, and describe the flow."""
 
     def replay(self, name: str, ids: list[int], step: str | None, changes: Mapping[str, Any]) -> bytes:

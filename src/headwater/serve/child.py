@@ -36,9 +36,9 @@ class Child:
     """A process in a session of its own, with a line to it and its output kept."""
 
     def __init__(
-        self, name: str, task: Assignment, hear: Callable[[Statement], None], gone: Callable[[], None]
+        self, name: str, task: Assignment, on_message: Callable[[Statement], None], on_hang_up: Callable[[], None]
     ) -> None:
-        """Start it; `hear` is called with what it says, `gone` when its line is cut, each by another thread."""
+        """Start it; `on_message` is called with what it says, `on_hang_up` when its line is cut, each by another thread."""
         self.name = name
         self.lines: deque[str] = deque(maxlen=_KEPT_LINES)
         self.hung_up = False  #: its line is cut: it is about to end
@@ -63,9 +63,9 @@ class Child:
             theirs.close()
         self.pid = self._process.pid
         self._socket = ours
-        self._telling = threading.Lock()
+        self._send_lock = threading.Lock()
         self._threads = [
-            threading.Thread(target=self._listen, args=(hear, gone), name=f"{name} line", daemon=True),
+            threading.Thread(target=self._listen, args=(on_message, on_hang_up), name=f"{name} line", daemon=True),
             threading.Thread(target=self._read_log, name=f"{name} log", daemon=True),
         ]
         for thread in self._threads:
@@ -73,8 +73,8 @@ class Child:
         self.tell(task)
 
     def tell(self, message: Assignment | Order) -> None:
-        """Tell it something; one that is gone hears nothing."""
-        with contextlib.suppress(OSError), self._telling:
+        """Send it a message; nothing happens where it has ended."""
+        with contextlib.suppress(OSError), self._send_lock:
             self._socket.sendall(line(message))
 
     def kill(self) -> None:
@@ -106,26 +106,26 @@ class Child:
             self._process.stdout.close()
         return code
 
-    def _listen(self, hear: Callable[[Statement], None], gone: Callable[[], None]) -> None:
+    def _listen(self, on_message: Callable[[Statement], None], on_hang_up: Callable[[], None]) -> None:
         try:
             with self._socket.makefile("rb") as file:
                 for text in file:
                     message = statement(text)
                     if isinstance(message, Over):
                         self.last_words = message
-                    hear(message)
+                    on_message(message)
         except (OSError, msgspec.DecodeError) as error:
             log.warning("%s: its process cannot be understood: %s", self.name, error)
         self.hung_up = True
-        gone()
+        on_hang_up()
 
     def _read_log(self) -> None:
         assert self._process.stdout is not None
         while text := self._process.stdout.readline(_LONGEST_LINE):
-            shown = one_line(text.decode("utf-8", "replace").rstrip("\n"))
-            if shown:
-                self.lines.append(shown)
-                log.warning("%s: %s", self.name, shown)
+            entry = one_line(text.decode("utf-8", "replace").rstrip("\n"))
+            if entry:
+                self.lines.append(entry)
+                log.warning("%s: %s", self.name, entry)
 
 
 def reap_strangers() -> None:
@@ -133,16 +133,16 @@ def reap_strangers() -> None:
     with _forking:
         while True:
             try:
-                found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+                exited = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
             except ChildProcessError:
                 return
-            if found is None or found.si_pid in _pids:
+            if exited is None or exited.si_pid in _pids:
                 return
-            os.waitpid(found.si_pid, 0)
+            os.waitpid(exited.si_pid, 0)
 
 
 def why_it_died(code: int, lines: Sequence[str]) -> str:
-    """Say why a process ended that left no word about it.
+    """Say why a process ended that sent no last message.
 
     >>> why_it_died(-9, [])
     'killed by SIGKILL'

@@ -17,23 +17,23 @@ _ANSWER_S = 10.0
 
 def ask(note: Note, path: str, *, method: str = "GET", body: Any = None) -> Any:
     """Return the document that a server answers with; RunError where it does not, or says no."""
-    token = token_of(Path(note.token_file), given=True)
+    token = token_of(Path(note.token_file), must_exist=True)
     head = {"Authorization": f"Bearer {token}"}
-    sent = None
+    payload = None
     if body is not None:
-        sent = msgspec.json.encode(body)
+        payload = msgspec.json.encode(body)
         head["Content-Type"] = "application/json"
-    at = urlsplit(note.url)
-    assert at.hostname is not None
-    line = http.client.HTTPConnection(at.hostname, at.port, timeout=_ANSWER_S)
+    address = urlsplit(note.url)
+    assert address.hostname is not None
+    connection = http.client.HTTPConnection(address.hostname, address.port, timeout=_ANSWER_S)
     try:
-        line.request(method, path, sent, head)
-        answer = line.getresponse()
+        connection.request(method, path, payload, head)
+        answer = connection.getresponse()
         document = msgspec.json.decode(answer.read())
     except (OSError, http.client.HTTPException, msgspec.DecodeError) as error:
         raise RunError(f"the server at {note.url} does not answer: {error or type(error).__name__}") from None
     finally:
-        line.close()
+        connection.close()
     if answer.status >= 400:
         raise RunError(f"the server at {note.url} says: {document.get('error', answer.status)}")
     return document

@@ -35,10 +35,10 @@ class Folder:
         if not path.is_dir():
             raise FlowError(f"there is no folder {str(path)!r}; headwater serve takes a folder of flows")
         self.path = path.resolve()
-        self._seen: dict[str, tuple[_Stat, _Stat]] = {}
-        self._taken: dict[str, tuple[tuple[_Stat, _Stat], FlowFile]] = {}
-        self._passed: set[str] = set()
-        self._lost = False
+        self._last_stats: dict[str, tuple[_Stat, _Stat]] = {}
+        self._files: dict[str, tuple[tuple[_Stat, _Stat], FlowFile]] = {}
+        self._unprintable: set[str] = set()
+        self._unreadable = False
 
     def look(self, *, first: bool = False) -> dict[str, FlowFile] | None:
         """Return the flows by name; None where the folder cannot be read now, which is not the same as an empty one.
@@ -48,28 +48,28 @@ class Folder:
         try:
             names = sorted(entry.name for entry in os.scandir(self.path) if self._is_flow(entry))
         except OSError as error:
-            if not self._lost:
+            if not self._unreadable:
                 log.error("cannot look into %s: %s; its flows run on as they are", self.path, error.strerror)
-            self._lost = True
+            self._unreadable = True
             return None
-        self._lost = False
-        seen = {name: self._stats(name) for name in names}
-        for name, stats in seen.items():
-            taken = self._taken.get(name)
-            if (taken is None or taken[0] != stats) and (first or self._seen.get(name) == stats):
-                self._taken[name] = stats, self._flow_file(name)
-        for name in set(self._taken) - set(seen):
-            del self._taken[name]
-        self._seen = seen
-        return {file.name: file for _, file in self._taken.values()}
+        self._unreadable = False
+        stats_of = {name: self._stats(name) for name in names}
+        for name, stats in stats_of.items():
+            current = self._files.get(name)
+            if (current is None or current[0] != stats) and (first or self._last_stats.get(name) == stats):
+                self._files[name] = stats, self._flow_file(name)
+        for name in set(self._files) - set(stats_of):
+            del self._files[name]
+        self._last_stats = stats_of
+        return {file.name: file for _, file in self._files.values()}
 
     def _is_flow(self, entry: os.DirEntry[str]) -> bool:
         name = entry.name
         if not name.endswith(".py") or name.startswith(("_", ".")) or not entry.is_file():
             return False
         if not name.isprintable():  # such a name could be neither shown nor put into JSON
-            if name not in self._passed:
-                self._passed.add(name)
+            if name not in self._unprintable:
+                self._unprintable.add(name)
                 log.warning("%s is passed over: its name has characters that cannot be shown", one_line(name))
             return False
         return True
@@ -91,7 +91,7 @@ class Folder:
 
 def _stat(path: Path) -> _Stat:
     try:
-        found = path.stat()
+        stat = path.stat()
     except OSError:
         return None
-    return found.st_ino, found.st_size, found.st_mtime_ns
+    return stat.st_ino, stat.st_size, stat.st_mtime_ns

@@ -16,21 +16,21 @@ class History:
 
     def __init__(self, every_s: float = EVERY_S, span_s: float = SPAN_S, largest: int = _LARGEST) -> None:
         self._every_s, self._span_s, self._largest = every_s, span_s, largest
-        self._kept: deque[tuple[float, bytes]] = deque()
+        self._samples: deque[tuple[float, bytes]] = deque()
         self.nbytes = 0
 
     def add(self, at_s: float, document: bytes) -> None:
         """Keep a document, unless the last one was kept only just now; `at_s` is any clock that only goes forward."""
-        if self._kept and at_s - self._kept[-1][0] < self._every_s - 0.5:
+        if self._samples and at_s - self._samples[-1][0] < self._every_s - 0.5:
             return
         packed = zlib.compress(document, 1)
-        self._kept.append((at_s, packed))
+        self._samples.append((at_s, packed))
         self.nbytes += len(packed)
-        while self._kept and (self._kept[0][0] < at_s - self._span_s or self.nbytes > self._largest):
-            self.nbytes -= len(self._kept.popleft()[1])
+        while self._samples and (self._samples[0][0] < at_s - self._span_s or self.nbytes > self._largest):
+            self.nbytes -= len(self._samples.popleft()[1])
 
     def since(self, at_s: float) -> Iterator[bytes]:
         """Return the documents from a moment on, oldest first."""
-        for at, packed in list(self._kept):
+        for at, packed in list(self._samples):
             if at >= at_s:
                 yield zlib.decompress(packed)

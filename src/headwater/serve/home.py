@@ -48,13 +48,13 @@ class Home:
         """Take the folder; RunError names the server that has it."""
         self.path = path.absolute()
         _make(self.path)
-        found = note_in(self.path)
+        note = note_in(self.path)
         try:
             self._lock = Lock(self.path, "state folder")
         except RunError as error:
-            if found is not None and found.lives:
+            if note is not None and note.lives:
                 raise RunError(
-                    f"a server of {found.folder} has the state folder {self.path}: process {found.pid} at {found.url}; "
+                    f"a server of {note.folder} has the state folder {self.path}: process {note.pid} at {note.url}; "
                     "stop it, or give another folder with --state"
                 ) from None
             raise RunError(str(error)) from None
@@ -70,17 +70,17 @@ class Home:
         with contextlib.suppress(OSError, RunError):  # without it, --state finds the server all the same
             servers = _runtime() / _SERVERS
             _make(servers)
-            _write(servers / self._sign, text)
+            _write(servers / self._note_name, text)
 
     def leave(self) -> None:
         """Let others have the folder."""
-        for path in (self.path / _NOTE, _runtime() / _SERVERS / self._sign):
+        for path in (self.path / _NOTE, _runtime() / _SERVERS / self._note_name):
             with contextlib.suppress(OSError):
                 path.unlink()
         self._lock.release()
 
     @property
-    def _sign(self) -> str:
+    def _note_name(self) -> str:
         return hashlib.sha256(os.fsencode(self.path)).hexdigest()[:12] + ".json"
 
 
@@ -119,10 +119,10 @@ def flow_home(state: Path, name: str) -> FlowHome:
     return FlowHome(state.absolute() / "flows" / quote(name, safe=" "))
 
 
-def token_of(path: Path, *, given: bool) -> str:
-    """Return the token in a file; one that was not `given` is made, for its owner alone to read."""
+def token_of(path: Path, *, must_exist: bool) -> str:
+    """Return the token in a file; makes one, for its owner alone to read, unless it `must_exist`."""
     with contextlib.suppress(FileExistsError):
-        if not given:
+        if not must_exist:
             try:
                 fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             except FileExistsError:
@@ -173,9 +173,9 @@ def servers() -> Iterator[Note]:
 
 def _runtime() -> Path:
     """Return where a user's servers leave their notes; unlike the supervisor's, nobody else may write there."""
-    given = os.environ.get("HEADWATER_RUNTIME")
-    if given or os.geteuid() == 0:
-        return Path(given) if given else MACHINE
+    folder = os.environ.get("HEADWATER_RUNTIME")
+    if folder or os.geteuid() == 0:
+        return Path(folder) if folder else MACHINE
     return Path(os.environ.get("XDG_RUNTIME_DIR") or f"/tmp/headwater-{os.getuid()}") / "headwater"
 
 

@@ -19,7 +19,7 @@ from urllib.parse import parse_qsl
 
 from headwater import __version__
 from headwater.errors import RunError, one_line
-from headwater.serve.routes import JSON, ROUTES, RefusalError, Request, Response, Route, answered, document
+from headwater.serve.routes import JSON, ROUTES, RefusalError, Request, Response, Route, answer_request, document
 from headwater.web.origin import is_ours, is_same
 
 log = logging.getLogger(__name__)
@@ -92,7 +92,7 @@ class Server(ThreadingHTTPServer):
             self.connections.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Pass over who hangs up in the middle; tell of what is a bug of ours."""
+        """Ignore clients that hang up in the middle; the error goes to the debug log."""
         log.debug("a connection broke", exc_info=True)
 
 
@@ -114,16 +114,16 @@ class _Handler(BaseHTTPRequestHandler):
             self._check_host()
             if not any(route.public and route.path == path for route in self.server.routes):
                 self._check_token()
-        except RefusalError as refused:
+        except RefusalError as refusal:
             self.close_connection = True  # what was sent may not have been read
-            self._send(refused.response)
+            self._send(refusal.response)
             return
 
         def request(names: Mapping[str, str]) -> Request:
             return Request(self.server.service, names, dict(parse_qsl(query, max_num_fields=20)), body)
 
         try:
-            response = answered(self.command, path, request, self.server.routes)
+            response = answer_request(self.command, path, request, self.server.routes)
         except ValueError:
             response = document({"error": "the path or what follows it cannot be read"}, 400)
         except OSError as error:
@@ -159,9 +159,9 @@ class _Handler(BaseHTTPRequestHandler):
             raise RefusalError(403, "a page of another origin cannot act here")
 
     def _check_token(self) -> None:
-        scheme, _, given = self.headers.get("Authorization", "").partition(" ")
-        sent = given.strip().encode("utf-8", "replace")
-        if not hmac.compare_digest(sent, self.server.token) or scheme.lower() != "bearer":
+        scheme, _, credentials = self.headers.get("Authorization", "").partition(" ")
+        token = credentials.strip().encode("utf-8", "replace")
+        if not hmac.compare_digest(token, self.server.token) or scheme.lower() != "bearer":
             raise RefusalError(401, "a token is needed: Authorization: Bearer, and what is in the server's token file")
 
     def _send(self, response: Response) -> None:

@@ -1,4 +1,4 @@
-"""What runs in the process of a flow: the flow, somebody who listens to the server, and a word to it each second.
+"""Runs in the process of a flow: the flow, a thread that obeys the server, and a sample that is sent to it each second.
 
 A server that is gone is a reason to stop, in good order and in time: nobody would look after the flow any more.
 """
@@ -26,20 +26,20 @@ from headwater.metrics import Sample
 from headwater.serve.lifecycle import ABORT_S
 from headwater.serve.messages import (
     Assignment,
-    Imports,
-    Measured,
+    Importing,
+    Measurement,
     Metrics,
     Order,
     Over,
+    Reply,
     Running,
-    Shown,
     Statement,
-    Waits,
+    Waiting,
     Warm,
+    encodable,
     instruction,
     line,
     raw,
-    shown,
 )
 from headwater.serve.priority import restore_priority
 from headwater.serve.usage import Usage
@@ -52,7 +52,7 @@ T = TypeVar("T")
 
 
 class Line:
-    """The line to the server; whatever thread speaks."""
+    """The connection to the server; any thread may send."""
 
     def __init__(self, fd: int) -> None:
         self._socket = socket.socket(fileno=fd)
@@ -61,7 +61,7 @@ class Line:
         self._lock = threading.Lock()
 
     def say(self, message: Statement) -> None:
-        """Say something; a server that is gone hears nothing."""
+        """Send a message; nothing happens where the server is gone."""
         try:
             with self._lock:
                 self._socket.sendall(line(message))
@@ -69,7 +69,7 @@ class Line:
             pass
 
     def hear(self) -> Assignment | Order | None:
-        """Wait for what the server says; None when it is gone."""
+        """Wait for the next message of the server; None when it is gone."""
         try:
             text = self._file.readline()
         except OSError:
@@ -77,14 +77,14 @@ class Line:
         return instruction(text) if text else None
 
     def is_cut(self, within_s: float) -> bool:
-        """Wait for the server to be gone, for so long at most; what it has said is left to be heard."""
-        looking = select.poll()
-        looking.register(self._socket, select.POLLRDHUP)
-        return bool(looking.poll(within_s * 1000))
+        """Wait for the server to be gone, for so long at most; messages that it has sent stay to be read."""
+        poller = select.poll()
+        poller.register(self._socket, select.POLLRDHUP)
+        return bool(poller.poll(within_s * 1000))
 
 
 @contextmanager
-def ended_with_server(to_server: Line) -> Iterator[None]:
+def end_with_server(to_server: Line) -> Iterator[None]:
     """End this process as soon as the server is gone, whatever it is doing, while the context lasts.
 
     The import of a flow is the user's own code, and may take for ever. No thread is left behind: lanes may be forked.
@@ -96,37 +96,37 @@ def ended_with_server(to_server: Line) -> Iterator[None]:
             if to_server.is_cut(_LOOK_S):
                 os._exit(1)
 
-    watches = threading.Thread(target=watch, name="watch", daemon=True)
-    watches.start()
+    watcher = threading.Thread(target=watch, name="watch", daemon=True)
+    watcher.start()
     try:
         yield
     finally:
         done.set()
-        watches.join()
+        watcher.join()
 
 
-def warmed(to_server: Line, make: Callable[[], T]) -> tuple[T, Assignment] | None:
+def prepare(to_server: Line, make: Callable[[], T]) -> tuple[T, Assignment] | None:
     """Make what a flow needs to run, and wait for the task to do so; None if that never comes, or it cannot be made."""
     try:
-        with ended_with_server(to_server):
-            made = make()
+        with end_with_server(to_server):
+            product = make()
     except HeadwaterError as error:
-        to_server.say(Warm(shown(str(error))))
+        to_server.say(Warm(encodable(str(error))))
         return None
     restore_priority()
     to_server.say(Warm())
     task = to_server.hear()
-    return (made, task) if isinstance(task, Assignment) else None
+    return (product, task) if isinstance(task, Assignment) else None
 
 
 class Lane:
-    """A flow at work in this process, from its making to its last words."""
+    """A flow in this process, from when it is made to its final report."""
 
     def __init__(self, to_server: Line, task: Assignment) -> None:
         self._line, self._task = to_server, task
         self._run: Any = None  #: as `headwater.run.Run`, with its flow
         self._home: Lock | None = None  #: on what is kept of the flow
-        self._asked = False  #: by the server, to stop
+        self._stop_requested = False  #: by the server
         self._signalled = False
 
     def live(
@@ -141,45 +141,45 @@ class Lane:
         """
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C is for the server, which decides
         signal.signal(signal.SIGTERM, lambda signum, frame: self._stop_by_signal())
-        obeys = threading.Thread(target=self._obey, name="obey", daemon=True)
+        listener = threading.Thread(target=self._obey, name="obey", daemon=True)
         forks = "lanes" in self._task.settings.options  # which is not safe beside other threads
         if not forks:
-            obeys.start()
+            listener.start()
         try:
-            with ended_with_server(self._line) if forks else nullcontext():
+            with end_with_server(self._line) if forks else nullcontext():
                 self._take_home()
-                self._line.say(Imports())
-                made = make(self._task)
-                self._line.say(Imports(over=True))
-            self._run = begin(self._task, made)
+                self._line.say(Importing())
+                definition = make(self._task)
+                self._line.say(Importing(over=True))
+            self._run = begin(self._task, definition)
             if forks:
-                obeys.start()
+                listener.start()
             flow: Flow = self._run.flow
             self._line.say(Running(raw(graph_of(flow))))
-            if self._asked or self._signalled:
+            if self._stop_requested or self._signalled:
                 self._run.stop()
-            report = self._followed(look)
+            report = self._follow(look)
         except HeadwaterError as error:
-            return self._failed(error)
-        told_to = self._asked or self._signalled
+            return self._report_failure(error)
+        was_stopped = self._stop_requested or self._signalled
         why = "a SIGTERM stopped it" if self._signalled else ""
         assert self._home is not None
         self._home.release()  # all is closed: who goes on from it need not wait until this process has gone
-        self._line.say(Over("stopped" if told_to else "end", why, raw(report.to_json())))
+        self._line.say(Over("stopped" if was_stopped else "end", why, raw(report.to_json())))
         return 0
 
-    def _failed(self, error: HeadwaterError) -> int:
+    def _report_failure(self, error: HeadwaterError) -> int:
         report = getattr(error, "report", None)
-        refused = is_described_wrongly(error) and self._run is None
+        is_refusal = is_described_wrongly(error) and self._run is None
         document = raw(None if report is None else report.to_json())
-        self._line.say(Over("refused" if refused else "died", shown(str(error)), document))
-        return 2 if refused else 1
+        self._line.say(Over("refused" if is_refusal else "died", encodable(str(error)), document))
+        return 2 if is_refusal else 1
 
     def _take_home(self) -> None:
         """Wait until the process of a server before this one has left what is kept of the flow; not for ever."""
         folder = Path(self._task.home)
         until_s = time.monotonic() + self._task.settings.stop_within + ABORT_S
-        told_it = False
+        announced = False
         while True:
             try:
                 self._home = Lock(folder, "what is kept of the flow,")
@@ -187,20 +187,20 @@ class Lane:
             except RunError as error:
                 if not (folder / FILE).exists():
                     raise
-                if not told_it:
-                    told_it = True
-                    self._line.say(Waits(shown(str(error))))
+                if not announced:
+                    announced = True
+                    self._line.say(Waiting(encodable(str(error))))
                 if time.monotonic() > until_s:
                     kill_lane(folder)
                     until_s += ABORT_S
             time.sleep(_LOOK_S)
 
-    def _followed(self, look: Callable[[], None]) -> Any:
-        followed = RunFollower(self._run)
+    def _follow(self, look: Callable[[], None]) -> Any:
+        follower = RunFollower(self._run)
         while (report := self._run.wait(SAMPLE_S)) is None:
-            self._line.say(Measured(raw(followed.document(self._run.sample()))))
+            self._line.say(Measurement(raw(follower.document(self._run.sample()))))
             look()
-        self._line.say(Measured(raw(followed.document(report.last))))
+        self._line.say(Measurement(raw(follower.document(report.last))))
         return report
 
     # -- what it is told --------------------------------------------------------------------------------------------------
@@ -209,13 +209,13 @@ class Lane:
         while (order := self._line.hear()) is not None:
             assert isinstance(order, Order)
             if order.what == "metrics":
-                self._tell_metrics()
+                self._send_metrics()
             elif order.what in ("records", "promise"):
                 threading.Thread(target=self._show, args=(order,), daemon=True).start()
             else:
-                self._asked = True
+                self._stop_requested = True
                 self._stop(order.what)
-        self._asked = True
+        self._stop_requested = True
         self._leave_alone()
 
     def _stop(self, what: str) -> None:
@@ -225,27 +225,27 @@ class Lane:
             return  # it is stopped once it is there; what takes too long to make is aborted
         self._run.stop() if what == "stop" else self._run.abort()
 
-    def _tell_metrics(self) -> None:
-        found = families_of(self._run) if self._run is not None else []
-        self._line.say(Metrics([(each.name, each.kind, each.about, each.values) for each in found]))
+    def _send_metrics(self) -> None:
+        families = families_of(self._run) if self._run is not None else []
+        self._line.say(Metrics([(each.name, each.kind, each.about, each.values) for each in families]))
 
     def _show(self, order: Order) -> None:
         """Show records as they pass a step, or how a promise fares; by a thread of its own, since it takes a while."""
         try:
             if self._run is None:
                 raise RunError("the flow has not begun yet")
-            found = peek(self._run, order.step, order.limit, PEEK_S) if order.what == "records" else self._promise()
-            self._line.say(Shown(raw(found)))
+            content = peek(self._run, order.step, order.limit, PEEK_S) if order.what == "records" else self._promise()
+            self._line.say(Reply(raw(content)))
         except HeadwaterError as error:
-            self._line.say(Shown(raw(None), shown(str(error))))
+            self._line.say(Reply(raw(None), encodable(str(error))))
 
     def _promise(self) -> dict[str, Any]:
         if not hasattr(self._run, "promise"):
             raise RunError(
                 "the flow was promised nothing; a contract or `promise` in its settings would, see docs/rates.md"
             )
-        told: dict[str, Any] = self._run.promise()
-        return told
+        promise: dict[str, Any] = self._run.promise()
+        return promise
 
     def _stop_by_signal(self) -> None:
         self._signalled = True
@@ -266,7 +266,7 @@ class Lane:
 
 
 class RunFollower:
-    """A run whose moments are described, one after the other."""
+    """Describes a run, sample by sample."""
 
     def __init__(self, run: Any) -> None:
         self._run = run
@@ -274,7 +274,7 @@ class RunFollower:
         self._usage = Usage()
 
     def document(self, now: Sample) -> dict[str, Any]:
-        """Describe a moment: all in `total`, what came since the moment before in `last`, and what the process takes."""
+        """Describe a sample: all counts in `total`, those since the sample before in `last`, and what the process uses."""
         last = now if self._before is None else now.since(self._before)
         self._before = now
         checkpointer = getattr(self._run, "checkpointer", None)
@@ -292,7 +292,7 @@ def graph_of(flow: Flow) -> dict[str, Any]:
     document = flow.to_json()
     column: dict[str, int] = {}
     for step in flow.in_order():
-        column[step.name] = max((column.get(given.step, 0) + 1 for given in step.inputs), default=0)
+        column[step.name] = max((column.get(edge.step, 0) + 1 for edge in step.inputs), default=0)
     steps = [
         {
             **{key: value for key, value in step.items() if key != "inputs"},
@@ -303,10 +303,10 @@ def graph_of(flow: Flow) -> dict[str, Any]:
         for step in document["steps"]
     ]
     streams = [
-        {"from": given["step"], "port": given["port"], "to": step["name"]}
-        | {key: given[key] for key in ("grouping", "keys")}
+        {"from": edge["step"], "port": edge["port"], "to": step["name"]}
+        | {key: edge[key] for key in ("grouping", "keys")}
         for step in document["steps"]
-        for given in step["inputs"]
+        for edge in step["inputs"]
     ]
     return {**{key: value for key, value in document.items() if key != "steps"}, "steps": steps, "streams": streams}
 

@@ -117,7 +117,7 @@ class Lifecycle:
         """Take note of something, and return what is to be done about it."""
         match event:
             case Seen(print):
-                return self._seen(print, now_s)
+                return self._on_seen(print, now_s)
             case Gone():
                 self._gone = True
                 return self._leave("removed", now_s)
@@ -126,9 +126,9 @@ class Lifecycle:
                 return self._start(now_s, newest=True) if running else self._leave("stopped", now_s)
             case Restart():
                 self.wanted, self.change = True, None  # what it imports may have changed too
-                return self._over(now_s) if self._has_process else self._start(now_s)
+                return self._restart(now_s) if self._has_process else self._start(now_s)
             case Checked(print, why):
-                return self._checked(print, why, now_s)
+                return self._on_checked(print, why, now_s)
             case Imported(over):
                 if self.phase == "starting":
                     self._importing_s, self._slow_s, self.why = None if over else now_s, SLOW_S, ""
@@ -136,25 +136,25 @@ class Lifecycle:
             case Began():
                 if self.phase == "starting":
                     self.began = self.print
-                    self._to("running", now_s)
+                    self._enter("running", now_s)
                 return []
             case Ended(how, why):
-                return self._ended(how, why, now_s)
+                return self._on_ended(how, why, now_s)
             case Tick():
-                return self._tick(now_s)
+                return self._on_tick(now_s)
             case Shut(at_once):
-                return self._end(at_once, now_s)
+                return self._on_shut(at_once, now_s)
 
     @property
     def _has_process(self) -> bool:
         return self.phase in ("starting", "running", "stopping")
 
-    def _to(self, phase: Phase, now_s: float, why: str = "") -> None:
+    def _enter(self, phase: Phase, now_s: float, why: str = "") -> None:
         self.phase, self.since_s, self.why = phase, now_s, why
         self.next_s = self._importing_s = None
         self._escalate = []
 
-    def _seen(self, print: str, now_s: float) -> list[Command]:
+    def _on_seen(self, print: str, now_s: float) -> list[Command]:
         back = self._gone
         self._gone = False
         if print == self._newest and not back:
@@ -172,14 +172,14 @@ class Lifecycle:
             return []
         return self._start(now_s) if self.wanted else []
 
-    def _checked(self, print: str, why: str | None, now_s: float) -> list[Command]:
+    def _on_checked(self, print: str, why: str | None, now_s: float) -> list[Command]:
         if print != self._newest or self.phase not in ("starting", "running"):
             return []
         self.change = why
         if why is not None:
             return []
         self.print = print
-        return self._over(now_s)
+        return self._restart(now_s)
 
     def _start(self, now_s: float, *, newest: bool = False) -> list[Command]:
         """Start the newest that is there; what has begun before, where a change was refused."""
@@ -192,10 +192,10 @@ class Lifecycle:
             self.print, self.change = self._newest, None
         else:
             self.print = self.began
-        self._to("starting", now_s)
+        self._enter("starting", now_s)
         return ["start"]
 
-    def _over(self, now_s: float) -> list[Command]:
+    def _restart(self, now_s: float) -> list[Command]:
         """Stop, and start again then."""
         commands = self._leave("stopped", now_s)
         self._again = True
@@ -207,14 +207,14 @@ class Lifecycle:
         if self.phase == "stopping":
             return []
         if not self._has_process:
-            self._to(phase, now_s)
+            self._enter(phase, now_s)
             return []
-        self._to("stopping", now_s)
+        self._enter("stopping", now_s)
         until_s = now_s + self.stop_within_s
         self._escalate = [(until_s, "abort"), (until_s + ABORT_S, "kill")]
         return ["stop"]
 
-    def _end(self, at_once: bool, now_s: float) -> list[Command]:
+    def _on_shut(self, at_once: bool, now_s: float) -> list[Command]:
         self._shut = True
         commands = self._leave("stopped", now_s)
         if at_once and self._has_process:
@@ -222,51 +222,51 @@ class Lifecycle:
             return ["abort"]
         return commands
 
-    def _tick(self, now_s: float) -> list[Command]:
+    def _on_tick(self, now_s: float) -> list[Command]:
         if self._importing_s is not None:
-            return self._import(now_s - self._importing_s)
+            return self._check_import(now_s - self._importing_s)
         if self._escalate and now_s >= self._escalate[0][0]:
             return [self._escalate.pop(0)[1]]
         if self.next_s is not None and now_s >= self.next_s and self.wanted:
             return self._start(now_s)
         return []
 
-    def _import(self, taken_s: float) -> list[Command]:
+    def _check_import(self, duration_s: float) -> list[Command]:
         """Tell of an import that takes long, and end one that does not end."""
-        if taken_s >= self.import_within_s:
+        if duration_s >= self.import_within_s:
             self._importing_s = None
             self.why = f"did not start within {self.import_within_s:g} s: importing {self.file} does not end"
             return ["kill"]
-        if taken_s >= self._slow_s:
+        if duration_s >= self._slow_s:
             self.why = f"has not started for {self._slow_s:g} s: importing {self.file}"
             self._slow_s *= 2
         return []
 
-    def _ended(self, how: str, why: str, now_s: float) -> list[Command]:
+    def _on_ended(self, how: str, why: str, now_s: float) -> list[Command]:
         ran_s = now_s - self.since_s if self.phase == "running" else 0.0
         if self.phase == "starting" and how == "died" and self.why and self._importing_s is None:
             why = self.why  # it was killed for that
         if self._gone:
-            self._to("removed", now_s, why)
+            self._enter("removed", now_s, why)
             return []
         if self.phase == "stopping":
             again, self._again = self._again, False
-            self._to("stopped", now_s, why if how in ("died", "refused") else "")
+            self._enter("stopped", now_s, why if how in ("died", "refused") else "")
             return self._start(now_s) if again and self.wanted else []
         if self.phase == "starting" and how in ("refused", "died") and self.wanted and not self._shut:
             if self.began and self.print != self.began:  # a change that seemed right, and does not start
                 self.change, self.print = why or "it does not start", self.began
-                self._to("starting", now_s)
+                self._enter("starting", now_s)
                 return ["start"]
             self.change = None  # neither starts, so that it may be no fault of the change
         if how == "end":
-            self._to("ended", now_s)
+            self._enter("ended", now_s)
         elif how == "refused":
-            self._to("refused", now_s, why)
+            self._enter("refused", now_s, why)
             self.next_s = now_s + LONGEST_S
         else:  # died, or stopped by somebody who is not us
             self._failures = 0 if ran_s >= STEADY_S else self._failures
-            self._to("waiting", now_s, why)
+            self._enter("waiting", now_s, why)
             self.next_s = now_s + min(LONGEST_S, FIRST_S * 2**self._failures)
             self._failures += 1
             self.restarts += 1

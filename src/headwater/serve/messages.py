@@ -1,4 +1,4 @@
-"""What the server and the process of a flow say to each other: one JSON object a line, checked as it is read."""
+"""Messages between the server and the process of a flow: one JSON object a line, checked as it is read."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Trial(msgspec.Struct):
 
 
 class Assignment(msgspec.Struct, tag="assignment"):
-    """What a process is for; the first that it is told."""
+    """What a process is for; the first message that it gets."""
 
     what: Literal["run", "warm", "check", "replay", "query", "rest"]
     file: str
@@ -36,7 +36,7 @@ class Assignment(msgspec.Struct, tag="assignment"):
 
 
 class Order(msgspec.Struct, tag="order"):
-    """What a process is told to do: stop, give up at once, tell its metrics, show records, or how its promise fares."""
+    """A request to a process: stop, give up at once, send its metrics, show records, or how its promise fares."""
 
     what: Literal["stop", "abort", "metrics", "records", "promise"]
     step: str = ""  #: whose records are shown
@@ -55,34 +55,34 @@ class Running(msgspec.Struct, tag="running"):
     graph: msgspec.Raw
 
 
-class Waits(msgspec.Struct, tag="waits"):
+class Waiting(msgspec.Struct, tag="waits"):
     """The flow cannot be started yet."""
 
     why: str
 
 
-class Imports(msgspec.Struct, tag="imports"):
+class Importing(msgspec.Struct, tag="imports"):
     """The flow's file is being imported, or has been."""
 
     over: bool = False
 
 
-class Measured(msgspec.Struct, tag="measured"):
+class Measurement(msgspec.Struct, tag="measured"):
     """A sample, once a second."""
 
     sample: msgspec.Raw
 
 
 class Metrics(msgspec.Struct, tag="metrics"):
-    """What Prometheus is told."""
+    """Metrics for Prometheus."""
 
     families: list[tuple[str, str, str, list[tuple[str, dict[str, str], float]]]]
 
 
-class Shown(msgspec.Struct, tag="shown"):
-    """What was asked for, records that passed a step or how a promise fares; or why it cannot be had."""
+class Reply(msgspec.Struct, tag="shown"):
+    """The answer to a request: records that passed a step, or how a promise fares; or why there is none."""
 
-    found: msgspec.Raw
+    content: msgspec.Raw
     why: str | None = None
 
 
@@ -95,15 +95,15 @@ class Over(msgspec.Struct, tag="over"):
 
 
 class Answer(msgspec.Struct, tag="answer"):
-    """What a check or a replay came to; `why` it came to nothing."""
+    """The result of a check or a replay; `why` there is none."""
 
     why: str | None = None
-    found: msgspec.Raw = msgspec.Raw(b"null")
+    result: msgspec.Raw = msgspec.Raw(b"null")
     writes: list[str] = []  #: the files that the flow would have for itself
 
 
 Instruction = Assignment | Order
-Statement = Warm | Running | Waits | Imports | Measured | Metrics | Shown | Over | Answer
+Statement = Warm | Running | Waiting | Importing | Measurement | Metrics | Reply | Over | Answer
 
 _instructions = msgspec.json.Decoder(Instruction)
 _statements = msgspec.json.Decoder(Statement)
@@ -116,14 +116,14 @@ def line(message: Instruction | Statement) -> bytes:
 
 def instruction(text: bytes) -> Instruction:
     """Read what the server says."""
-    found: Instruction = _instructions.decode(text)
-    return found
+    message: Instruction = _instructions.decode(text)
+    return message
 
 
 def statement(text: bytes) -> Statement:
     """Read what the process of a flow says."""
-    found: Statement = _statements.decode(text)
-    return found
+    message: Statement = _statements.decode(text)
+    return message
 
 
 def raw(document: Any) -> msgspec.Raw:
@@ -134,6 +134,6 @@ def raw(document: Any) -> msgspec.Raw:
         return msgspec.Raw(json.dumps(document, default=str).encode())
 
 
-def shown(text: str) -> str:
+def encodable(text: str) -> str:
     """Return a text as it goes into a message, whatever is in it."""
     return text.encode("utf-8", "backslashreplace").decode()

@@ -1,4 +1,4 @@
-"""What systemd is told: that we are ready, alive, stopping. One datagram each; nothing where systemd did not start us."""
+"""Notifies systemd that we are ready, alive, stopping: a datagram each; none where systemd did not start us."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Notifier:
         self._fed_s = 0.0
 
     def ready(self, status: str) -> None:
-        """Say that whoever waited for us can go on."""
+        """Say that the service is up."""
         self._tell("READY=1", f"STATUS={one_line(status)}")
 
     def status(self, status: str) -> None:
@@ -30,11 +30,11 @@ class Notifier:
         self._tell(f"STATUS={one_line(status)}")
 
     def stopping(self) -> None:
-        """Say that we were told to end."""
+        """Say that the service is stopping."""
         self._tell("STOPPING=1", "STATUS=stopping all flows")
 
     def alive(self) -> None:
-        """Say that we live, as often as is needed."""
+        """Send a heartbeat, as often as is needed."""
         now_s = time.monotonic()
         if self.watchdog_s is not None and now_s - self._fed_s >= self.watchdog_s / 3:
             self._fed_s = now_s

@@ -12,7 +12,7 @@ from headwater.serve.schema import TEXT, Schema, named
 from headwater.serve.schemas import SCHEMAS
 
 
-def described(
+def openapi_document(
     routes: Sequence[Route] = ROUTES,
     about: str = "Flows of a folder, run by headwater serve",
     schemas: Mapping[str, Schema] = SCHEMAS,

@@ -1,4 +1,4 @@
-"""A process that makes itself ready steps aside for those that are at work, and comes back when it is its turn."""
+"""A process that only prepares runs at a lower priority than those at work, and at the usual one when its flow starts."""
 
 from __future__ import annotations
 
@@ -42,18 +42,18 @@ def _threads(process: int) -> list[int]:
 
 def _may_restore() -> bool:
     """Try it with a thread that does nothing else: where it may not, that is the only one that stays behind."""
-    found: list[bool] = []
+    successes: list[bool] = []
 
-    def tried() -> None:
+    def attempt() -> None:
         here = threading.get_native_id()
         usual = os.getpriority(os.PRIO_PROCESS, here)
         with suppress(OSError):
             os.setpriority(os.PRIO_PROCESS, here, usual + _NICER)
             os.setpriority(os.PRIO_PROCESS, here, usual)
-            found.append(True)
+            successes.append(True)
 
     if sys.platform == "linux":  # elsewhere a priority is that of the whole process
-        thread = threading.Thread(target=tried, name="aside")
+        thread = threading.Thread(target=attempt, name="aside")
         thread.start()
         thread.join()
-    return bool(found)
+    return bool(successes)

@@ -37,17 +37,17 @@ class UnknownStepError(RunError):
     """A flow has no step of a name."""
 
 
-def steps_of(flows: Backend, name: str, wanted: str) -> dict[str, Any]:
+def steps_of(flows: Backend, name: str, step: str) -> dict[str, Any]:
     """Return the steps of a flow by name; raises UnknownStepError where the one that is wanted is not among them."""
     steps = {each["name"]: each for each in msgspec.json.decode(flows.graph_of(name))["steps"]}
-    if wanted not in steps:
+    if step not in steps:
         raise UnknownStepError(
-            f"flow {name!r} has no step {wanted!r}; steps are {listed(list(steps))}{suggestion(wanted, list(steps))}"
+            f"flow {name!r} has no step {step!r}; steps are {listed(list(steps))}{suggestion(step, list(steps))}"
         )
     return steps
 
 
-def queried(flows: Backend, name: str, step: str, text: str, limit: int) -> bytes:
+def query_stream(flows: Backend, name: str, step: str, text: str, limit: int) -> bytes:
     """Return what a query finds in the next records that a step gives out, as JSON; or where its text is wrong.
 
     Nobody looks at records where the limit is 0: then the text alone is looked at.
@@ -55,16 +55,16 @@ def queried(flows: Backend, name: str, step: str, text: str, limit: int) -> byte
     outputs = steps_of(flows, name, step)[step]["outputs"]
     if not outputs:
         raise RunError(f"step {step!r} is a sink, which gives out nothing to ask about; ask the step before it")
-    seen = msgspec.json.decode(flows.show(name, Order("records", step, limit)))["out"] if limit else []
-    return _trials.answer(Trial(text, stream_name(step), next(iter(outputs.values())), seen), _ANSWER_S)
+    records = msgspec.json.decode(flows.show(name, Order("records", step, limit)))["out"] if limit else []
+    return _trials.answer(Trial(text, stream_name(step), next(iter(outputs.values())), records), _ANSWER_S)
 
 
-def queried_file(flows: Backend, file: str, text: str, limit: int) -> bytes:
+def query_file(flows: Backend, file: str, text: str, limit: int) -> bytes:
     """Return what a query finds in a file beside the flows, as JSON: so many matches at most; or where its text is wrong."""
-    folder = Path(flows.described()["folder"])
-    known = [each["name"] for each in files_in(folder)]
-    if file not in known:  # whatever is elsewhere on this machine is nobody's business
-        raise RunError(f"there is no file {file!r} of records in {folder}{suggestion(file, known)}")
+    folder = Path(flows.describe()["folder"])
+    names = [each["name"] for each in files_in(folder)]
+    if file not in names:  # whatever is elsewhere on this machine is nobody's business
+        raise RunError(f"there is no file {file!r} of records in {folder}{suggestion(file, names)}")
     trial = Trial(text, stream_name(Path(file).stem), file=str(folder / file), most=limit)
     return _trials.answer(trial, _ANSWER_S)
 
@@ -72,8 +72,8 @@ def queried_file(flows: Backend, file: str, text: str, limit: int) -> bytes:
 def files_in(folder: Path) -> list[dict[str, Any]]:
     """Return the files of records in a folder, each with its name and size."""
     try:
-        found = [entry for entry in os.scandir(folder) if _is_data(entry)]
-        return [{"name": entry.name, "bytes": entry.stat().st_size} for entry in sorted(found, key=lambda e: e.name)]
+        entries = [entry for entry in os.scandir(folder) if _is_data(entry)]
+        return [{"name": entry.name, "bytes": entry.stat().st_size} for entry in sorted(entries, key=lambda e: e.name)]
     except OSError as error:
         raise RunError(f"cannot look into {folder}: {error.strerror}") from None
 

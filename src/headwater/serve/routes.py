@@ -1,4 +1,4 @@
-"""What can be asked of a server over HTTP: one table, which `http` serves and `openapi` describes."""
+"""The HTTP API of a server as one table, which `http` serves and `openapi` describes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from headwater.errors import HeadwaterError, RateError, RunError
 from headwater.serve.backend import Backend
 from headwater.serve.history import SPAN_S
 from headwater.serve.messages import Order
-from headwater.serve.query import UnknownStepError, files_in, queried, queried_file, steps_of
+from headwater.serve.query import UnknownStepError, files_in, query_file, query_stream, steps_of
 from headwater.serve.service import UnknownFlowError
 
 JSON, TEXT, EVENTS = "application/json", "text/plain; version=0.0.4; charset=utf-8", "text/event-stream"
@@ -27,7 +27,7 @@ _MOST_RECORDS = 100
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What somebody asks for, who may."""
+    """A request, of a client that may make it."""
 
     service: Any  #: what answers; of the routes below, a `Backend`
     names: Mapping[str, str]  #: the parts of the path that are names
@@ -88,15 +88,15 @@ def document(value: Any, status: int = 200) -> Response:
     return Response(status, body)
 
 
-def answered(
+def answer_request(
     method: str, path: str, request: Callable[[Mapping[str, str]], Request], routes: Sequence[Route] | None = None
 ) -> Response:
-    """Answer what is asked for at a path; `request` is made once it is known what that is. See `found`."""
+    """Answer what is asked for at a path; `request` is made once it is known what that is. See `matching_route`."""
     try:
         route, names = matching_route(method, path, routes)
         return route.answer(request(names))
-    except RefusalError as refused:
-        return refused.response
+    except RefusalError as refusal:
+        return refusal.response
     except (UnknownFlowError, UnknownStepError) as error:
         return document({"error": str(error)}, 404)
     except HeadwaterError as error:
@@ -131,9 +131,9 @@ def _ready(request: Request) -> Response:
 
 
 def _openapi(request: Request) -> Response:
-    from headwater.serve.openapi import described
+    from headwater.serve.openapi import openapi_document
 
-    return document(described())
+    return document(openapi_document())
 
 
 def _prometheus(request: Request) -> Response:
@@ -141,7 +141,7 @@ def _prometheus(request: Request) -> Response:
 
 
 def _server(request: Request) -> Response:
-    return document(request.service.described())
+    return document(request.service.describe())
 
 
 def _flows(request: Request) -> Response:
@@ -227,7 +227,7 @@ def _letters(request: Request) -> Response:
     step = request.query.get("step")
     letters: list[Any] = []
     more = False
-    for letter in _kept_letters(request):
+    for letter in _dead_letters(request):
         if letter.id > after and (step is None or letter.step == step):
             if len(letters) == limit:
                 more = True
@@ -239,13 +239,13 @@ def _letters(request: Request) -> Response:
 def _letter(request: Request) -> Response:
     number = request.names["id"]
     if number.isascii() and number.isdigit():
-        for letter in _kept_letters(request):
+        for letter in _dead_letters(request):
             if letter.id == int(number):
                 return document(letter.to_json())
     raise RefusalError(404, f"there is no dead letter {number!r}; it may have been replayed already")
 
 
-def _kept_letters(request: Request) -> Iterator[Any]:
+def _dead_letters(request: Request) -> Iterator[Any]:
     from headwater.io.dead import DeadLetterFolder
 
     folder: Path = request.service.home_of(request.names["name"]).dead
@@ -266,10 +266,10 @@ class Replay(msgspec.Struct, forbid_unknown_fields=True):
 
 def _replay(request: Request) -> Response:
     try:
-        asked = msgspec.json.decode(request.body or b"{}", type=Replay)
+        replay = msgspec.json.decode(request.body or b"{}", type=Replay)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise RefusalError(400, f"what is replayed is told as {{ids, step, set}} in JSON: {error}") from None
-    return Response(200, request.service.replay(request.names["name"], asked.ids, asked.step, asked.set))
+    return Response(200, request.service.replay(request.names["name"], replay.ids, replay.step, replay.set))
 
 
 class Query(msgspec.Struct, forbid_unknown_fields=True):
@@ -283,15 +283,15 @@ class Query(msgspec.Struct, forbid_unknown_fields=True):
 def _query(request: Request) -> Response:
     request.service.status(request.names["name"])  # says where there is none
     try:
-        asked = msgspec.json.decode(request.body, type=Query)
+        query = msgspec.json.decode(request.body, type=Query)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise RefusalError(400, f"a query is told as {{step, query, limit}} in JSON: {error}") from None
-    limit = min(max(0, asked.limit), _MOST_RECORDS)
-    return Response(200, queried(request.service, request.names["name"], asked.step, asked.query, limit))
+    limit = min(max(0, query.limit), _MOST_RECORDS)
+    return Response(200, query_stream(request.service, request.names["name"], query.step, query.query, limit))
 
 
 def _files(request: Request) -> Response:
-    return document(files_in(Path(request.service.described()["folder"])))
+    return document(files_in(Path(request.service.describe()["folder"])))
 
 
 class FileQuery(msgspec.Struct, forbid_unknown_fields=True):
@@ -304,11 +304,11 @@ class FileQuery(msgspec.Struct, forbid_unknown_fields=True):
 
 def _query_file(request: Request) -> Response:
     try:
-        asked = msgspec.json.decode(request.body, type=FileQuery)
+        query = msgspec.json.decode(request.body, type=FileQuery)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise RefusalError(400, f"a query of a file is told as {{file, query, limit}} in JSON: {error}") from None
-    limit = min(max(0, asked.limit), _MOST_RECORDS)
-    return Response(200, queried_file(request.service, asked.file, asked.query, limit))
+    limit = min(max(0, query.limit), _MOST_RECORDS)
+    return Response(200, query_file(request.service, query.file, query.query, limit))
 
 
 class NewQuery(msgspec.Struct, forbid_unknown_fields=True):
@@ -322,28 +322,28 @@ class NewQuery(msgspec.Struct, forbid_unknown_fields=True):
 def _add_query(request: Request) -> Response:
     request.service.status(request.names["name"])  # says where there is none
     try:
-        asked = msgspec.json.decode(request.body, type=NewQuery)
+        query = msgspec.json.decode(request.body, type=NewQuery)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise RefusalError(400, f"a query to add is told as {{name, query, step}} in JSON: {error}") from None
-    return document(request.service.add_query(request.names["name"], asked.name, asked.query, asked.step), 202)
+    return document(request.service.add_query(request.names["name"], query.name, query.query, query.step), 202)
 
 
 def _promises(request: Request) -> Response:
     from headwater.rate import board
 
     try:
-        found = board()
+        promises = board()
     except RateError as error:
         raise RefusalError(503, str(error)) from None
-    told = {} if found is None else msgspec.to_builtins(found)
-    told.pop("type", None)
-    return document({"supervisor": found is not None, **told})
+    content = {} if promises is None else msgspec.to_builtins(promises)
+    content.pop("type", None)
+    return document({"supervisor": promises is not None, **content})
 
 
-def _number(request: Request, name: str, usual: float, kind: type, least: float, most: float) -> Any:
+def _number(request: Request, name: str, default: float, kind: type, least: float, most: float) -> Any:
     text = request.query.get(name)
     if text is None:
-        return usual
+        return default
     try:
         value = kind(text)
         if not least <= value <= most:

@@ -13,7 +13,7 @@ from headwater.serve.folder import FlowFile
 from headwater.serve.history import History
 from headwater.serve.home import FlowHome
 from headwater.serve.lifecycle import Lifecycle
-from headwater.serve.messages import Shown
+from headwater.serve.messages import Reply
 from headwater.serve.settings import Settings
 from headwater.web.prometheus import Family
 
@@ -33,25 +33,25 @@ class ServedFlow:
     def __init__(self, file: FlowFile, home: FlowHome, lifecycle: Lifecycle) -> None:
         self.file, self.home, self.lifecycle = file, home, lifecycle
         self.settings = Settings()
-        self.started: FlowVersion | None = None  #: what the process was given
-        self.began: FlowVersion | None = None  #: the last of those that began to run
+        self.started_version: FlowVersion | None = None  #: what the process was given
+        self.running_version: FlowVersion | None = None  #: the last of those that began to run
         self.child: Child | None = None
         self.log: list[str] = []  #: the last that was said by the process before
         self.history = History()
         self.graph: bytes | None = None
         self.sample: bytes | None = None
         self.report: bytes | None = None
-        self.waits: str = ""  #: for what, while it starts
+        self.waits_for: str = ""  #: for what, while it starts
         self.families: list[Family] | None = None
         self.settled = False  #: it has begun, or could not, at least once
         self.news = 0  #: how often something has become known
         self.replaying = threading.Lock()
-        self.shown: Shown | None = None  #: what its process has shown on request
-        self.showing = threading.Lock()  #: one request at a time
+        self.reply: Reply | None = None  #: what its process has shown on request
+        self.show_lock = threading.Lock()  #: one request at a time
 
-    def told(self) -> Shown | None:
+    def latest_reply(self) -> Reply | None:
         """Return what its process has shown on request; None before it has."""
-        return self.shown
+        return self.reply
 
     def status(self, now_s: float) -> dict[str, Any]:
         """Describe how the flow fares."""
@@ -61,7 +61,7 @@ class ServedFlow:
             "file": str(self.file.path),
             "state": life.phase,
             "for_s": round(now_s - life.since_s, 1),
-            "why": life.why or self.waits,
+            "why": life.why or self.waits_for,
             "change_refused": life.change,
             "wanted": life.wanted,
             "restarts": life.restarts,

@@ -1,4 +1,4 @@
-"""The flows of a folder at work, for whoever asks: how they fare, and what is to be done with them."""
+"""Answers questions about the flows of a folder, and carries out what is asked: start, stop, replay, add a query."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Service(Supervision):
         with self._lock:
             return sorted(self._flows)
 
-    def described(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, Any]:
         """Say what this server is, and where."""
         return {
             "version": __version__,
@@ -54,8 +54,8 @@ class Service(Supervision):
 
     def status(self, name: str) -> dict[str, Any]:
         """Describe how a flow fares."""
-        with self._known(name) as served:
-            return served.status(time.monotonic())
+        with self._flow(name) as flow:
+            return flow.status(time.monotonic())
 
     def statuses(self) -> list[dict[str, Any]]:
         """Describe how all flows fare."""
@@ -65,31 +65,31 @@ class Service(Supervision):
 
     def log_of(self, name: str) -> list[str]:
         """Return the last lines that a flow's process has written."""
-        with self._known(name) as served:
-            return served.log if served.child is None else list(served.child.lines)
+        with self._flow(name) as flow:
+            return flow.log if flow.child is None else list(flow.child.lines)
 
     def sample_of(self, name: str) -> bytes | None:
         """Return a flow's last sample as JSON; None before the first."""
-        with self._known(name) as served:
-            return served.sample
+        with self._flow(name) as flow:
+            return flow.sample
 
     def history_of(self, name: str, seconds: float) -> list[bytes]:
         """Return samples of the last so many seconds as JSON, oldest first."""
-        with self._known(name) as served:
-            return list(served.history.since(time.monotonic() - seconds))
+        with self._flow(name) as flow:
+            return list(flow.history.since(time.monotonic() - seconds))
 
     def home_of(self, name: str) -> FlowHome:
         """Return what is kept of a flow."""
-        with self._known(name) as served:
-            return served.home
+        with self._flow(name) as flow:
+            return flow.home
 
     def graph_of(self, name: str) -> bytes:
         """Return the drawing of a flow as JSON; of one that has not run yet, its file is looked at."""
-        with self._known(name) as served:
-            if served.graph is not None:
-                return served.graph
-        answer = self._ask(served, Assignment("check", *self._place(served), self._settings(served)), CHECK_S)
-        return bytes(answer.found)
+        with self._flow(name) as flow:
+            if flow.graph is not None:
+                return flow.graph
+        answer = self._ask(flow, Assignment("check", *self._place(flow), self._settings(flow)), CHECK_S)
+        return bytes(answer.result)
 
     def follow(self, name: str | None, patience_s: float) -> Iterator[tuple[str, bytes] | None]:
         """Return (what, JSON) of a flow, or the states of all, as they come; None after a while without any."""
@@ -99,110 +99,110 @@ class Service(Supervision):
             with self._news:
                 if name is not None and name not in self._flows:
                     return
-                found: list[tuple[str, bytes] | None] = [*subscription.news(self._flows, time.monotonic())]
-                if not found:
+                events: list[tuple[str, bytes] | None] = [*subscription.news(self._flows, time.monotonic())]
+                if not events:
                     if self._shut and self.ended.is_set():
                         return
                     self._news.wait(min(1.0, patience_s))
                     if time.monotonic() > until_s:
-                        found.append(None)
-            if found:
+                        events.append(None)
+            if events:
                 until_s = time.monotonic() + patience_s
-            yield from found
+            yield from events
 
     def metrics(self) -> str:
         """Ask all flows how they fare, and write it for Prometheus; one that does not answer in time is left out."""
         with self._scrapes:
             with self._lock:
-                asked_now = [served for served in self._flows.values() if served.lifecycle.phase == "running"]
-                for served in asked_now:
-                    served.families = None
-                children = [(served.child, served) for served in asked_now if served.child is not None]
+                running = [flow for flow in self._flows.values() if flow.lifecycle.phase == "running"]
+                for flow in running:
+                    flow.families = None
+                children = [(flow.child, flow) for flow in running if flow.child is not None]
             for child, _ in children:
                 child.tell(Order("metrics"))
             with self._news:
                 self._news.wait_for(lambda: all(s.families is not None for _, s in children), SCRAPE_S)
-                found = [
-                    families.named(served.file.name, each) for _, served in children for each in served.families or []
+                exported = [
+                    families.label_flow(flow.file.name, each) for _, flow in children for each in flow.families or []
                 ]
-                found += families.of_flows(self._flows)
-        return exposition(found)
+                exported += families.of_flows(self._flows)
+        return exposition(exported)
 
     # -- what can be asked for --------------------------------------------------------------------------------------------
 
     def act(self, name: str, what: str) -> dict[str, Any]:
         """Start, stop or restart a flow, and describe it; what is stopped stays so when the server is started again."""
-        with self._known(name) as served:
+        with self._flow(name) as flow:
             if self._shut:
                 raise RunError("the server is stopping; nothing is started or stopped any more")
-            if served.replaying.locked():
+            if flow.replaying.locked():
                 raise RunError(f"dead letters of flow {name!r} are being replayed; try again when that is done")
-            served.home.note_stopped(what == "stop")
-            self._handle(served, Restart() if what == "restart" else Want(what == "start"))
-            return served.status(time.monotonic())
+            flow.home.note_stopped(what == "stop")
+            self._handle(flow, Restart() if what == "restart" else Want(what == "start"))
+            return flow.status(time.monotonic())
 
     def show(self, name: str, order: Order) -> bytes:
-        """Ask the process of a flow for what it tells on request alone, and return it as JSON."""
-        with self._known(name) as served:
+        """Ask the process of a flow for what it sends on request alone, and return it as JSON."""
+        with self._flow(name) as flow:
             pass
-        with served.showing:
+        with flow.show_lock:
             with self._lock:
-                child = served.child
-                if child is None or served.lifecycle.phase != "running":
+                child = flow.child
+                if child is None or flow.lifecycle.phase != "running":
                     raise RunError(f"flow {name!r} does not run, so there is nothing to be seen of it")
-                served.shown = None
+                flow.reply = None
             child.tell(order)
             with self._news:
-                self._news.wait_for(lambda: served.shown is not None or served.child is not child, SHOW_S)
-                found = served.told()
-        if found is None:
+                self._news.wait_for(lambda: flow.reply is not None or flow.child is not child, SHOW_S)
+                reply = flow.latest_reply()
+        if reply is None:
             raise RunError(f"the process of flow {name!r} did not answer within {SHOW_S:g} s")
-        if found.why is not None:
-            raise RunError(found.why)
-        return bytes(found.found)
+        if reply.why is not None:
+            raise RunError(reply.why)
+        return bytes(reply.content)
 
-    def add_query(self, name: str, added: str, text: str, step: str) -> dict[str, Any]:
+    def add_query(self, name: str, query_name: str, text: str, step: str) -> dict[str, Any]:
         """Have a flow answer a query from now on, if it fits: by its settings, which take over as after any change."""
-        check_name(added)
-        with self._known(name) as served:
-            settings, file = self._settings(served), served.file.path
-        output = str(file.with_name(f"{name}-{added}.jsonl"))
-        asked = AddedQuery(text, output, "" if stream_name(step) == step else step)
-        wanted = msgspec.structs.replace(settings, queries={**settings.queries, added: asked})
-        self._ask(served, Assignment("check", *self._place(served), wanted), CHECK_S)
-        add_to(settings_beside(file), added, asked)
+        check_name(query_name)
+        with self._flow(name) as flow:
+            settings, file = self._settings(flow), flow.file.path
+        output = str(file.with_name(f"{name}-{query_name}.jsonl"))
+        query = AddedQuery(text, output, "" if stream_name(step) == step else step)
+        changed = msgspec.structs.replace(settings, queries={**settings.queries, query_name: query})
+        self._ask(flow, Assignment("check", *self._place(flow), changed), CHECK_S)
+        add_to(settings_beside(file), query_name, query)
         return self.status(name)
 
     def replay(self, name: str, ids: list[int], step: str | None, changes: Mapping[str, Any]) -> bytes:
         """Replay dead letters of a flow, which stands still meanwhile, and return what became of them as JSON."""
-        with self._known(name) as served:
-            if not served.replaying.acquire(blocking=False):
+        with self._flow(name) as flow:
+            if not flow.replaying.acquire(blocking=False):
                 raise RunError(f"dead letters of flow {name!r} are being replayed already")
         try:
-            with self._pausing(served):
-                file, home = self._place(served)
-                task = Assignment("replay", file, home, self._settings(served), ids, step, dict(changes))
-                return bytes(self._ask(served, task, REPLAY_S).found)
+            with self._pause(flow):
+                file, home = self._place(flow)
+                task = Assignment("replay", file, home, self._settings(flow), ids, step, dict(changes))
+                return bytes(self._ask(flow, task, REPLAY_S).result)
         finally:
-            served.replaying.release()
+            flow.replaying.release()
 
     @contextmanager
-    def _pausing(self, served: ServedFlow) -> Iterator[None]:
+    def _pause(self, flow: ServedFlow) -> Iterator[None]:
         with self._news:
-            wanted = served.lifecycle.wanted
-            self._handle(served, Want(False))
-            within_s = served.lifecycle.stop_within_s + 2 * ABORT_S
-            if not self._news.wait_for(lambda: served.child is None, within_s):
-                raise RunError(f"flow {served.file.name!r} did not stop within {within_s:g} s")
+            was_wanted = flow.lifecycle.wanted
+            self._handle(flow, Want(False))
+            within_s = flow.lifecycle.stop_within_s + 2 * ABORT_S
+            if not self._news.wait_for(lambda: flow.child is None, within_s):
+                raise RunError(f"flow {flow.file.name!r} did not stop within {within_s:g} s")
         try:
             yield
         finally:
             with self._lock:
-                if wanted:
-                    self._handle(served, Want(True))
+                if was_wanted:
+                    self._handle(flow, Want(True))
 
     @contextmanager
-    def _known(self, name: str) -> Iterator[ServedFlow]:
+    def _flow(self, name: str) -> Iterator[ServedFlow]:
         with self._lock:
             if name not in self._flows:
                 close = suggestion(name, self._flows)

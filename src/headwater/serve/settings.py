@@ -73,14 +73,16 @@ def read_settings(path: Path) -> Settings:
     except (OSError, UnicodeDecodeError) as error:
         raise FlowError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from None
     try:
-        given = tomllib.loads(text)
+        values = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise FlowError(f"{path} is no TOML: {error}") from None
-    known = Settings.__struct_fields__
-    for name in given:
-        if name not in known:
-            raise FlowError(f"{path} has a key {name!r}, which is none of {', '.join(known)}{suggestion(name, known)}")
+    fields = Settings.__struct_fields__
+    for name in values:
+        if name not in fields:
+            raise FlowError(
+                f"{path} has a key {name!r}, which is none of {', '.join(fields)}{suggestion(name, fields)}"
+            )
     try:
-        return msgspec.convert(given, Settings)
+        return msgspec.convert(values, Settings)
     except msgspec.ValidationError as error:
         raise FlowError(f"{path}: {error}") from None

@@ -1,4 +1,4 @@
-"""What somebody who follows flows is told: each state and each sample once, as it becomes known."""
+"""The events for a client that follows flows: each state and each sample once, as it becomes known."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from headwater.serve.served_flow import ServedFlow
 
 Event = tuple[str, bytes]  #: what it is, and it as JSON
 
-_TELLING = ("state", "why", "change_refused", "pid", "restarts")  #: what of a status is worth telling when it changes
+#: what of a status is worth telling when it changes
+_SUMMARY_KEYS = ("state", "why", "change_refused", "pid", "restarts")
 
 
-class _Known(NamedTuple):
+class _Snapshot(NamedTuple):
     """What a follower knows of a flow."""
 
     news: int  #: how often something had become known
@@ -23,31 +24,31 @@ class _Known(NamedTuple):
 
 
 class Subscription:
-    """Remembers what one follower was told: of one flow, with its samples, or of all of them without."""
+    """Remembers what one client was sent: of one flow, with its samples, or of all of them without."""
 
     def __init__(self, name: str | None) -> None:
         self._name = name
-        self._known: dict[str, _Known] = {}
+        self._snapshots: dict[str, _Snapshot] = {}
 
     def news(self, flows: Mapping[str, ServedFlow], now_s: float) -> list[Event]:
-        """Return what there is to tell since this was last asked."""
+        """Return the events since the last call."""
         events: list[Event] = []
-        for name, served in flows.items():
-            known = self._known.get(name)
-            if self._name in (None, name) and (known is None or known.news != served.news):
-                events += self._of(name, served, known, now_s)
-        for name in [name for name in self._known if name not in flows]:
-            del self._known[name]
+        for name, flow in flows.items():
+            before = self._snapshots.get(name)
+            if self._name in (None, name) and (before is None or before.news != flow.news):
+                events += self._changes_of(name, flow, before, now_s)
+        for name in [name for name in self._snapshots if name not in flows]:
+            del self._snapshots[name]
             events.append(("removed", msgspec.json.encode({"name": name})))
         return events
 
-    def _of(self, name: str, served: ServedFlow, known: _Known | None, now_s: float) -> list[Event]:
-        status = served.status(now_s)
-        telling = {key: status[key] for key in _TELLING}
-        self._known[name] = _Known(served.news, telling, served.sample)
+    def _changes_of(self, name: str, flow: ServedFlow, before: _Snapshot | None, now_s: float) -> list[Event]:
+        status = flow.status(now_s)
+        summary = {key: status[key] for key in _SUMMARY_KEYS}
+        self._snapshots[name] = _Snapshot(flow.news, summary, flow.sample)
         events: list[Event] = []
-        if known is None or known.status != telling:
+        if before is None or before.status != summary:
             events.append(("status", msgspec.json.encode(status)))
-        if self._name is not None and served.sample is not None and (known is None or known.sample != served.sample):
-            events.append(("sample", served.sample))
+        if self._name is not None and flow.sample is not None and (before is None or before.sample != flow.sample):
+            events.append(("sample", flow.sample))
         return events

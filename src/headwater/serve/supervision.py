@@ -29,15 +29,15 @@ from headwater.serve.lifecycle import (
 )
 from headwater.serve.messages import (
     Assignment,
-    Imports,
-    Measured,
+    Importing,
+    Measurement,
     Metrics,
     Order,
     Over,
+    Reply,
     Running,
-    Shown,
     Statement,
-    Waits,
+    Waiting,
 )
 from headwater.serve.notify import Notifier
 from headwater.serve.served_flow import FlowVersion, ServedFlow
@@ -63,18 +63,18 @@ class Supervision:
         self.folder, self.home = folder, home
         self.began_s = time.monotonic()
         self.ended = threading.Event()  #: after `shut`: every flow has stopped
-        self.given_up: list[str] = []  #: flows that did not stop in time
+        self.unstopped: list[str] = []  #: flows that did not stop in time
         self._notifier, self._stop_within_s = notifier, stop_within_s
         self._flows: dict[str, ServedFlow] = {}
-        self.changed: Callable[[], None] = lambda: None  #: called, by any thread, when a flow is not what it was
-        self.warm_pool = WarmPool(lambda: self.changed())  #: processes of flows that are to run soon
+        self.on_change: Callable[[], None] = lambda: None  #: called, by any thread, when a flow is not what it was
+        self.warm_pool = WarmPool(lambda: self.on_change())  #: processes of flows that are to run soon
         self._lock = threading.RLock()
         self._news = threading.Condition(self._lock)
         self._checks = threading.Semaphore(_CHECKS)
         self._scrapes = threading.Lock()
         self._turned_s = time.monotonic()
         self._scanned_s: float | None = None
-        self._told_ready = self._shut = False
+        self._announced_ready = self._shut = False
         self._thread = threading.Thread(target=self._loop, name="service", daemon=True)
 
     def start(self) -> None:
@@ -87,15 +87,15 @@ class Supervision:
             if not self._shut:
                 self._notifier.stopping()
             self._shut = True
-            for served in list(self._flows.values()):
-                self._handle(served, Shut(now))
+            for flow in list(self._flows.values()):
+                self._handle(flow, Shut(now))
         self.warm_pool.end_all()
 
     def kill_all(self) -> None:
         """End every process at once, whatever it does; takes no lock."""
-        for served in list(self._flows.values()):
-            if served.child is not None:
-                served.child.kill()
+        for flow in list(self._flows.values()):
+            if flow.child is not None:
+                flow.child.kill()
 
     @property
     def healthy(self) -> bool:
@@ -109,11 +109,11 @@ class Supervision:
             if self._shut or self._scanned_s is None:
                 return False
             late = time.monotonic() - self._scanned_s > _READY_S
-            return late or all(served.settled or not served.lifecycle.wanted for served in self._flows.values())
+            return late or all(flow.settled or not flow.lifecycle.wanted for flow in self._flows.values())
 
     @property
     def stopping(self) -> bool:
-        """Whether it was told to end."""
+        """Whether it is shutting down."""
         return self._shut
 
     def warm(self, name: str, file: Path) -> None:
@@ -129,7 +129,7 @@ class Supervision:
             raise RunError(answer.why)
 
     def wait_stopped(self, name: str, within_s: float) -> bool:
-        """Wait until nothing is at work for a flow, or its process has said its last word; say whether that came in time."""
+        """Wait until no process runs a flow, or its process has sent its report; say whether that came in time."""
 
         def is_over() -> bool:
             child = self._flows[name].child if name in self._flows else None
@@ -138,9 +138,9 @@ class Supervision:
         with self._news:
             return self._news.wait_for(is_over, timeout=within_s)
 
-    def _ask(self, served: ServedFlow, task: Assignment, timeout_s: float) -> Any:
+    def _ask(self, flow: ServedFlow, task: Assignment, timeout_s: float) -> Any:
         with self._checks:
-            answer = ask(served.file.name, task, timeout_s)
+            answer = ask(flow.file.name, task, timeout_s)
         if answer.why is not None:
             raise RunError(answer.why)
         return answer
@@ -160,96 +160,96 @@ class Supervision:
                 log.exception("the service broke for a moment")
             self._turned_s = time.monotonic()
             self._notifier.alive()
-            self._tell_ready()
+            self._announce_ready()
             with self._news:
-                if self._shut and all(served.child is None for served in self._flows.values()):
+                if self._shut and all(flow.child is None for flow in self._flows.values()):
                     self.ended.set()
                     self._news.notify_all()
                 else:
                     self._news.wait(_LEAVING_S if self._is_one_leaving() else _TURN_S)
 
-    def _tell_ready(self) -> None:
-        if not self._told_ready and self.ready:
-            self._told_ready = True
+    def _announce_ready(self) -> None:
+        if not self._announced_ready and self.ready:
+            self._announced_ready = True
             self._notifier.ready(f"looking after {len(self._flows)} flows of {self.folder.path}")
 
     def look(self) -> None:
-        """Look at the folder now, for whoever has changed whole files in it and does not want to wait."""
+        """Look at the folder now, after whole files were changed in it, instead of at the next scan."""
         if not self._shut:
             self._scan(whole=True)
 
     def _scan(self, *, whole: bool = False) -> None:
         with self._lock:
-            found = self.folder.look(first=whole or self._scanned_s is None)
-            if found is None:
+            files = self.folder.look(first=whole or self._scanned_s is None)
+            if files is None:
                 return
-            for name, each in found.items():
-                served = self._flows.get(name)
-                if served is None:
-                    served = self._flows[name] = self._served(each)
-                if served.file.print != each.print:
-                    served.graph = None if served.child is None else served.graph
-                served.file = each
-                self._handle(served, Seen(each.print))
-            for name in set(self._flows) - set(found):
+            for name, each in files.items():
+                flow = self._flows.get(name)
+                if flow is None:
+                    flow = self._flows[name] = self._new_flow(each)
+                if flow.file.print != each.print:
+                    flow.graph = None if flow.child is None else flow.graph
+                flow.file = each
+                self._handle(flow, Seen(each.print))
+            for name in set(self._flows) - set(files):
                 if self._flows[name].lifecycle.phase != "stopping":
                     self._handle(self._flows[name], Gone())
             self._scanned_s = self._scanned_s or time.monotonic()
 
-    def _served(self, file: FlowFile) -> ServedFlow:
+    def _new_flow(self, file: FlowFile) -> ServedFlow:
         home = self.home.of_flow(file.name)
         try:
-            starts = read_settings(settings_beside(file.path)).start
+            is_started = read_settings(settings_beside(file.path)).start
         except FlowError:
-            starts = True  # so that it is told
-        life = Lifecycle(wanted=starts and not home.is_stopped, since_s=time.monotonic(), file=file.path.name)
+            is_started = True  # so that it is told
+        life = Lifecycle(wanted=is_started and not home.is_stopped, since_s=time.monotonic(), file=file.path.name)
         return ServedFlow(file, home, life)
 
     def _turn(self) -> None:
         with self._lock:
             flows = list(self._flows.items())
-        for name, served in flows:
-            child = served.child
+        for name, flow in flows:
+            child = flow.child
             if child is not None and child.ended:
-                self._reap(served, child)
+                self._reap(flow, child)
             with self._lock:
-                self._handle(served, Tick())
-                if served.lifecycle.phase == "removed":
+                self._handle(flow, Tick())
+                if flow.lifecycle.phase == "removed":
                     del self._flows[name]
-                    log.info("%s: its file is gone; what was kept of it stays in %s", name, served.home.path)
+                    log.info("%s: its file is gone; what was kept of it stays in %s", name, flow.home.path)
         if os.getpid() == 1:  # the first process of a container
             reap_strangers()
 
-    def _reap(self, served: ServedFlow, child: Child) -> None:
+    def _reap(self, flow: ServedFlow, child: Child) -> None:
         code = child.reap()  # without the lock: its last words are still being heard
         words = child.last_words
         with self._lock:
-            served.log, served.child, served.waits = list(child.lines), None, ""
+            flow.log, flow.child, flow.waits_for = list(child.lines), None, ""
             if words is None:
-                ended = Ended("died", why_it_died(code, child.lines))
+                end = Ended("died", why_it_died(code, child.lines))
             else:
-                ended = Ended(words.how, words.why)
-                served.report = bytes(words.report)
-            self._handle(served, ended)
+                end = Ended(words.how, words.why)
+                flow.report = bytes(words.report)
+            self._handle(flow, end)
 
-    def _handle(self, served: ServedFlow, event: Event) -> None:
+    def _handle(self, flow: ServedFlow, event: Event) -> None:
         """Let a lifecycle decide, and do what it says; called with the lock held."""
-        life = served.lifecycle
+        life = flow.lifecycle
         before = life.phase, life.why, life.change
         commands = life.handle(event, time.monotonic())
         if (life.phase, life.why, life.change) != before:
-            served.settled = served.settled or life.phase != "starting"
-            served.news += 1
-            self._tell(served, before)
+            flow.settled = flow.settled or life.phase != "starting"
+            flow.news += 1
+            self._log_change(flow, before)
             self._news.notify_all()
-            self.changed()
+            self.on_change()
         for command in commands:
-            self._do(served, command)
+            self._do(flow, command)
 
-    def _tell(self, served: ServedFlow, before: tuple[Any, ...]) -> None:
-        life, name = served.lifecycle, served.file.name
+    def _log_change(self, flow: ServedFlow, before: tuple[Any, ...]) -> None:
+        life, name = flow.lifecycle, flow.file.name
         if life.phase == "running" and before[0] != "running":
-            log.info("%s: runs (process %s)", name, served.child.pid if served.child else "?")
+            log.info("%s: runs (process %s)", name, flow.child.pid if flow.child else "?")
         elif life.phase == "waiting":
             log.error("%s: died: %s; it is started again", name, life.why)
         elif life.phase == "refused":
@@ -261,102 +261,104 @@ class Supervision:
         if life.change is not None and life.change != before[2]:
             log.error("%s: has changed, but cannot take over: %s; the old one runs on", name, life.change)
 
-    def _do(self, served: ServedFlow, command: Command) -> None:
-        child = served.child
+    def _do(self, flow: ServedFlow, command: Command) -> None:
+        child = flow.child
         if command == "start":
-            self._start(served)
+            self._start(flow)
         elif command == "check":
-            threading.Thread(target=self._check, args=(served, served.file.print), daemon=True).start()
+            threading.Thread(target=self._check, args=(flow, flow.file.print), daemon=True).start()
         elif child is not None:
             if command == "kill":
-                late = "start" if served.lifecycle.phase == "starting" else "stop"
-                log.error("%s: did not %s in time, and is killed", served.file.name, late)
+                late = "start" if flow.lifecycle.phase == "starting" else "stop"
+                log.error("%s: did not %s in time, and is killed", flow.file.name, late)
                 child.kill()
             else:
                 if command == "abort":
-                    self.given_up.append(served.file.name)
-                    log.error("%s: does not stop in time, and is told to give up", served.file.name)
+                    self.unstopped.append(flow.file.name)
+                    log.error("%s: does not stop in time, and is told to give up", flow.file.name)
                 child.tell(Order("stop" if command == "stop" else "abort"))
 
-    def _place(self, served: ServedFlow) -> tuple[str, str]:
-        return str(served.file.path), str(served.home.path)
+    def _place(self, flow: ServedFlow) -> tuple[str, str]:
+        return str(flow.file.path), str(flow.home.path)
 
-    def _settings(self, served: ServedFlow) -> Settings:
-        return read_settings(settings_beside(served.file.path))
+    def _settings(self, flow: ServedFlow) -> Settings:
+        return read_settings(settings_beside(flow.file.path))
 
-    def _start(self, served: ServedFlow) -> None:
+    def _start(self, flow: ServedFlow) -> None:
         try:
-            task = self._assignment(served)
-            served.settings = task.settings
-            served.lifecycle.import_within_s = served.settings.import_within
-            served.lifecycle.stop_within_s = min(served.settings.stop_within, self._stop_within_s)
-            served.child = self._child(served, task)
+            task = self._assignment(flow)
+            flow.settings = task.settings
+            flow.lifecycle.import_within_s = flow.settings.import_within
+            flow.lifecycle.stop_within_s = min(flow.settings.stop_within, self._stop_within_s)
+            flow.child = self._child(flow, task)
         except HeadwaterError as error:
-            self._handle(served, Ended("refused", str(error)))
+            self._handle(flow, Ended("refused", str(error)))
 
-    def _assignment(self, served: ServedFlow) -> Assignment:
+    def _assignment(self, flow: ServedFlow) -> Assignment:
         """Return what a process is to run: the file as it is or, where a change of it was refused, as it was before that."""
-        print, began = served.lifecycle.print, served.began
-        if began is not None and began.print == print != served.file.print:
-            served.started = began
-            return Assignment("run", *self._place(served), began.settings, text=began.text)
-        settings = self._settings(served)
+        print, began = flow.lifecycle.print, flow.running_version
+        if began is not None and began.print == print != flow.file.print:
+            flow.started_version = began
+            return Assignment("run", *self._place(flow), began.settings, text=began.text)
+        settings = self._settings(flow)
         try:
-            text = served.file.path.read_bytes()
+            text = flow.file.path.read_bytes()
         except OSError as error:
-            raise FlowError(f"cannot read {served.file.path}: {error.strerror}") from None
-        served.started = FlowVersion(print, text, settings)
-        return Assignment("run", *self._place(served), settings)
+            raise FlowError(f"cannot read {flow.file.path}: {error.strerror}") from None
+        flow.started_version = FlowVersion(print, text, settings)
+        return Assignment("run", *self._place(flow), settings)
 
-    def _child(self, served: ServedFlow, task: Assignment) -> Child:
+    def _child(self, flow: ServedFlow, task: Assignment) -> Child:
         """Return a process that runs a flow: the one that waits for that, or a new one."""
 
-        def hear(said: Statement) -> None:
-            self._hear(served, said)
+        def on_message(message: Statement) -> None:
+            self._hear(flow, message)
 
-        name = served.file.name
+        name = flow.file.name
         if task.text is not None:
-            return Child(name, task, hear, self._look_now)
-        return self.warm_pool.run(name, task, hear, self._look_now) or Child(name, task, hear, self._look_now)
+            return Child(name, task, on_message, self._look_now)
+        return self.warm_pool.run(name, task, on_message, self._look_now) or Child(
+            name, task, on_message, self._look_now
+        )
 
     def _look_now(self) -> None:
         with self._news:
             self._news.notify_all()
 
     def _is_one_leaving(self) -> bool:
-        return any(served.child is not None and served.child.hung_up for served in self._flows.values())
+        return any(flow.child is not None and flow.child.hung_up for flow in self._flows.values())
 
-    def _check(self, served: ServedFlow, print: str) -> None:
+    def _check(self, flow: ServedFlow, print: str) -> None:
         """See whether a changed file could take over; by a thread of its own."""
         why: str | None = None
         try:
-            self._ask(served, Assignment("check", *self._place(served), self._settings(served)), CHECK_S)
+            self._ask(flow, Assignment("check", *self._place(flow), self._settings(flow)), CHECK_S)
         except HeadwaterError as error:
             why = str(error)
         with self._lock:
-            self._handle(served, Checked(print, why))
+            self._handle(flow, Checked(print, why))
 
-    def _hear(self, served: ServedFlow, message: Statement) -> None:
+    def _hear(self, flow: ServedFlow, message: Statement) -> None:
         with self._news:
-            served.news += 1
+            flow.news += 1
             match message:
                 case Running(graph):
-                    served.graph, served.waits = bytes(graph), ""
-                    served.began = served.started or served.began
-                    self._handle(served, Began())
-                case Waits(why):
-                    served.waits = why
-                    log.warning("%s: waits: %s", served.file.name, why)
-                case Imports(over):
-                    served.waits = ""
-                    self._handle(served, Imported(over))
-                case Measured(sample):
-                    served.sample = bytes(sample)
-                    served.history.add(time.monotonic(), served.sample)
-                case Shown():
-                    served.shown = message
-                case Metrics(told):
-                    served.families = [Family(*each) for each in told]
+                    flow.graph, flow.waits_for = bytes(graph), ""
+                    flow.running_version = flow.started_version or flow.running_version
+                    self._handle(flow, Began())
+                case Waiting(why):
+                    flow.waits_for = why
+                    log.warning("%s: waits: %s", flow.file.name, why)
+                case Importing(over):
+                    flow.waits_for = ""
+                    self._handle(flow, Imported(over))
+                case Measurement(sample):
+                    flow.sample = bytes(sample)
+                    flow.history.add(time.monotonic(), flow.sample)
+                case Reply():
+                    flow.reply = message
+                case Metrics(families):
+                    flow.families = [Family(*each) for each in families]
                 case Over():
                     pass  # taken when the process is gone
             self._news.notify_all()

@@ -19,17 +19,19 @@ from headwater.io.file_format import file_named
 _MOST = 1000  #: matches of a few records that are told
 
 
-def tried(text: str, stream: str, schema: Mapping[str, Any], records: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def try_on_records(
+    text: str, stream: str, schema: Mapping[str, Any], records: Sequence[dict[str, Any]]
+) -> dict[str, Any]:
     """Return what a query makes of records; `fault` says where its text is wrong, in place of that."""
-    return _tried(text, stream, io.Items(list(records), dict(schema)), _MOST if records else 0)
+    return _try(text, stream, io.Items(list(records), dict(schema)), _MOST if records else 0)
 
 
-def tried_on_file(text: str, stream: str, path: Path, most: int) -> dict[str, Any]:
+def try_on_file(text: str, stream: str, path: Path, most: int) -> dict[str, Any]:
     """Return what a query makes of all records of a file: the first matches, `most` of them; 0 looks at the text alone."""
-    return _tried(text, stream, file_named(path), most)
+    return _try(text, stream, file_named(path), most)
 
 
-def _tried(text: str, stream: str, source: Any, most: int) -> dict[str, Any]:
+def _try(text: str, stream: str, source: Any, most: int) -> dict[str, Any]:
     sink = _First(most)
     columns = {name: str(kind) for name, kind in source.schema.fields}
     answer = {"stream": stream, "columns": columns, "looked_at": 0, "dead_letters": 0, "found": 0, "matches": []}
@@ -39,9 +41,9 @@ def _tried(text: str, stream: str, source: Any, most: int) -> dict[str, Any]:
         flow.read(stream, source)
         flow.query("matches", text).write("found", sink)
     except QueryError as error:
-        says = str(error).partition("\n")[0]
+        message = str(error).partition("\n")[0]
         place = {"line": error.line, "column": error.column, "offending": error.offending}
-        return {"fault": {**place, "says": says}, **answer}
+        return {"fault": {**place, "says": message}, **answer}
     if most:
         report = engine.run(flow)
         answer |= {"looked_at": report.last.records_in, "dead_letters": report.dead_letters}

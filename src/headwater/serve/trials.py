@@ -20,15 +20,15 @@ class Trials:
 
     def __init__(self, idle_s: float = _IDLE_S) -> None:
         self._idle_s = idle_s
-        self._turns = threading.Semaphore(_AT_A_TIME)
+        self._slots = threading.Semaphore(_AT_A_TIME)
         self._lock = threading.Lock()
         self._idle: list[_Trier] = []
-        self._ends: threading.Timer | None = None
+        self._idle_timer: threading.Timer | None = None
 
     def answer(self, trial: Trial, within_s: float) -> bytes:
         """Return what came of a trial, as JSON; RunError says why nothing did."""
-        with self._turns:
-            trier = self._taken()
+        with self._slots:
+            trier = self._take()
             try:
                 answer = trier.answer(trial, within_s)
             except BaseException:
@@ -37,21 +37,21 @@ class Trials:
             self._keep(trier)
         if answer.why is not None:
             raise RunError(answer.why)
-        return bytes(answer.found)
+        return bytes(answer.result)
 
     def close(self) -> None:
-        """End the processes that nobody asks anything just now."""
+        """End the idle processes."""
         with self._lock:
-            if self._ends is not None:
-                self._ends.cancel()
+            if self._idle_timer is not None:
+                self._idle_timer.cancel()
             idle, self._idle = self._idle, []
         for trier in idle:
             trier.close()
 
-    def _taken(self) -> _Trier:
+    def _take(self) -> _Trier:
         with self._lock:
-            if self._ends is not None:
-                self._ends.cancel()
+            if self._idle_timer is not None:
+                self._idle_timer.cancel()
             while self._idle:
                 trier = self._idle.pop()
                 if trier.lives:
@@ -62,11 +62,11 @@ class Trials:
     def _keep(self, trier: _Trier) -> None:
         with self._lock:
             self._idle.append(trier)
-            if self._ends is not None:
-                self._ends.cancel()
-            self._ends = threading.Timer(self._idle_s, self.close)
-            self._ends.daemon = True
-            self._ends.start()
+            if self._idle_timer is not None:
+                self._idle_timer.cancel()
+            self._idle_timer = threading.Timer(self._idle_s, self.close)
+            self._idle_timer.daemon = True
+            self._idle_timer.start()
 
 
 class _Trier:
@@ -74,7 +74,7 @@ class _Trier:
 
     def __init__(self) -> None:
         self._child: Child | None = None
-        self._said: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._messages: queue.SimpleQueue[Any] = queue.SimpleQueue()
 
     @property
     def lives(self) -> bool:
@@ -85,11 +85,11 @@ class _Trier:
         """Ask it; RunError where it ends, or takes too long: then it is to be closed."""
         task = Assignment("query", "", "", Settings(), trial=trial)
         if self._child is None:
-            self._child = Child("query", task, self._said.put, lambda: self._said.put(None))
+            self._child = Child("query", task, self._messages.put, lambda: self._messages.put(None))
         else:
             self._child.tell(task)
         try:
-            answer = self._said.get(timeout=within_s)
+            answer = self._messages.get(timeout=within_s)
         except queue.Empty:
             raise RunError(f"the query found no end within {within_s:g} s; ask for less") from None
         if not isinstance(answer, Answer):

@@ -1,4 +1,4 @@
-"""Processes that have made their flows before they are to run, as the server sees them: each waits for the word.
+"""Processes that have made their flows before they are to run, as the server sees them: each waits for its order.
 
 Such a process has opened nothing of what its flow reads, writes or keeps, so that it can be ended at any moment.
 """
@@ -21,15 +21,15 @@ Warmth = Literal["warming", "warm", "cold"]
 
 
 class WarmProcess:
-    """One such process; `told` is called, by another thread, when it has become something else."""
+    """One such process; `on_change` is called, by another thread, when its warmth changes."""
 
-    def __init__(self, name: str, task: Assignment, told: Callable[[], None]) -> None:
+    def __init__(self, name: str, task: Assignment, on_change: Callable[[], None]) -> None:
         self.warmth: Warmth = "warming"
         self.why = ""  #: it is cold
-        self._told = told
-        self._hear: Callable[[Statement], None] = self._note
-        self._gone: Callable[[], None] = self._left
-        self._child = Child(name, task, lambda said: self._hear(said), lambda: self._gone())
+        self._on_change = on_change
+        self._on_message: Callable[[Statement], None] = self._note
+        self._on_hang_up: Callable[[], None] = self._note_end
+        self._child = Child(name, task, lambda message: self._on_message(message), lambda: self._on_hang_up())
         lower_priority(self._child.pid)
 
     @property
@@ -37,9 +37,9 @@ class WarmProcess:
         """Its number."""
         return self._child.pid
 
-    def run(self, task: Assignment, hear: Callable[[Statement], None], gone: Callable[[], None]) -> Child:
-        """Give it the word; from now on it is a child like any other."""
-        self._hear, self._gone = hear, gone
+    def run(self, task: Assignment, on_message: Callable[[Statement], None], on_hang_up: Callable[[], None]) -> Child:
+        """Have it run its flow; from now on it is a child like any other."""
+        self._on_message, self._on_hang_up = on_message, on_hang_up
         self._child.tell(task)
         return self._child
 
@@ -54,18 +54,18 @@ class WarmProcess:
     def _note(self, message: Statement) -> None:
         if isinstance(message, Warm):
             self.warmth, self.why = ("warm", "") if message.why is None else ("cold", message.why)
-            self._told()
+            self._on_change()
 
-    def _left(self) -> None:
+    def _note_end(self) -> None:
         self.warmth = "cold"
-        self._told()
+        self._on_change()
 
 
 class WarmPool:
     """All that wait, by the names of their flows."""
 
-    def __init__(self, told: Callable[[], None]) -> None:
-        self._told = told
+    def __init__(self, on_change: Callable[[], None]) -> None:
+        self._on_change = on_change
         self._waiting: dict[str, WarmProcess] = {}
         self._lock = threading.Lock()
 
@@ -73,39 +73,39 @@ class WarmPool:
         """Start a process for a flow, unless there is one."""
         with self._lock:
             if name not in self._waiting:
-                self._waiting[name] = WarmProcess(name, task, self._told)
+                self._waiting[name] = WarmProcess(name, task, self._on_change)
 
     def warmth(self, name: str) -> Warmth:
         """Say how far the process of a flow is."""
-        found = self._waiting.get(name)
-        return "cold" if found is None else found.warmth
+        process = self._waiting.get(name)
+        return "cold" if process is None else process.warmth
 
     def pid(self, name: str) -> int | None:
         """Return the process of a flow; None where there is none."""
-        found = self._waiting.get(name)
-        return None if found is None else found.pid
+        process = self._waiting.get(name)
+        return None if process is None else process.pid
 
     def run(
-        self, name: str, task: Assignment, hear: Callable[[Statement], None], gone: Callable[[], None]
+        self, name: str, task: Assignment, on_message: Callable[[Statement], None], on_hang_up: Callable[[], None]
     ) -> Child | None:
         """Have the process of a flow run it; None where there is none that could."""
-        found = self._taken(name)
-        if found is not None and found.warmth == "cold":
-            found.end()
+        process = self._take(name)
+        if process is not None and process.warmth == "cold":
+            process.end()
             return None
-        return None if found is None else found.run(task, hear, gone)
+        return None if process is None else process.run(task, on_message, on_hang_up)
 
     def end(self, name: str) -> None:
         """End the process of a flow, if there is one."""
-        found = self._taken(name)
-        if found is not None:
-            found.end()
+        process = self._take(name)
+        if process is not None:
+            process.end()
 
     def end_all(self) -> None:
         """End all."""
         for name in list(self._waiting):
             self.end(name)
 
-    def _taken(self, name: str) -> WarmProcess | None:
+    def _take(self, name: str) -> WarmProcess | None:
         with self._lock:
             return self._waiting.pop(name, None)

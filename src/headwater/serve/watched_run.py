@@ -31,12 +31,12 @@ class Files:
 
 
 class WatchedRun:
-    """A run in this process, sampled once a second while somebody may look; whatever thread asks."""
+    """A run in this process, sampled once a second; safe for several threads."""
 
     def __init__(self, run: Any, checkpoint: Path | None, dead: Path | None) -> None:
         self._run = run
         self._name: str = run.flow.name
-        self._keeps = checkpoint
+        self._checkpoint = checkpoint
         self._files = Files(checkpoint or Path(os.devnull), dead or Path(os.devnull))
         self._graph = bytes(raw(graph_of(run.flow)))
         self._history = History()
@@ -57,9 +57,9 @@ class WatchedRun:
         self._thread.join()
 
     def _look(self) -> None:
-        followed = RunFollower(self._run)
+        follower = RunFollower(self._run)
         while not self._over.wait(SAMPLE_S):
-            document = bytes(raw(followed.document(self._run.sample())))
+            document = bytes(raw(follower.document(self._run.sample())))
             with self._news:
                 self._sample = document
                 self._history.add(time.monotonic(), document)
@@ -69,7 +69,7 @@ class WatchedRun:
 
     @property
     def healthy(self) -> bool:
-        """Whether the run is looked at."""
+        """Whether the run is being sampled."""
         return not self._over.is_set()
 
     @property
@@ -77,7 +77,7 @@ class WatchedRun:
         """Whether the run has begun: it has."""
         return True
 
-    def described(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, Any]:
         """Say what this is."""
         return {
             "version": __version__,
@@ -91,7 +91,7 @@ class WatchedRun:
 
     def status(self, name: str) -> dict[str, Any]:
         """Describe how the run fares."""
-        self._known(name)
+        self._check_name(name)
         return {
             "name": self._name,
             "file": "",
@@ -104,7 +104,7 @@ class WatchedRun:
             "next_start_s": None,
             "pid": os.getpid(),
             "runner": self._run.runner,
-            "checkpoint": None if self._keeps is None else str(self._keeps),
+            "checkpoint": None if self._checkpoint is None else str(self._checkpoint),
             "report": None,
         }
 
@@ -114,40 +114,40 @@ class WatchedRun:
 
     def log_of(self, name: str) -> list[str]:
         """Return no lines: they are on the terminal."""
-        self._known(name)
+        self._check_name(name)
         return []
 
     def sample_of(self, name: str) -> bytes | None:
         """Return the last sample as JSON; None before the first."""
-        self._known(name)
+        self._check_name(name)
         return self._sample
 
     def history_of(self, name: str, seconds: float) -> list[bytes]:
         """Return samples of the last so many seconds as JSON, oldest first."""
-        self._known(name)
+        self._check_name(name)
         return list(self._history.since(time.monotonic() - seconds))
 
     def home_of(self, name: str) -> Files:
         """Return where checkpoints and dead letters of the run are."""
-        self._known(name)
+        self._check_name(name)
         return self._files
 
     def graph_of(self, name: str) -> bytes:
         """Return the drawing of the flow as JSON."""
-        self._known(name)
+        self._check_name(name)
         return self._graph
 
     def follow(self, name: str | None, patience_s: float) -> Iterator[tuple[str, bytes] | None]:
         """Return the state once, and samples as they come; None after a while without any."""
         if name is not None:
-            self._known(name)
+            self._check_name(name)
         yield "status", msgspec.json.encode(self.status(self._name))
-        told: bytes | None = None
+        sample: bytes | None = None
         while not self._over.is_set():
             with self._news:
                 self._news.wait(patience_s)
-                before, told = told, self._sample
-            yield None if name is None or told is None or told is before else ("sample", told)
+                before, sample = sample, self._sample
+            yield None if name is None or sample is None or sample is before else ("sample", sample)
 
     def metrics(self) -> str:
         """Write how the run fares, for Prometheus."""
@@ -155,7 +155,7 @@ class WatchedRun:
 
     def show(self, name: str, order: Order) -> bytes:
         """Show records as they pass a step, or how a promise fares."""
-        self._known(name)
+        self._check_name(name)
         if order.what == "records":
             return bytes(raw(peek(self._run, order.step, order.limit, PEEK_S)))
         if not hasattr(self._run, "promise"):
@@ -166,23 +166,23 @@ class WatchedRun:
 
     def act(self, name: str, what: str) -> dict[str, Any]:
         """Stop the run; it cannot be started again from here."""
-        self._known(name)
+        self._check_name(name)
         if what != "stop":
             raise RunError("a run that was started by hand can only be stopped; headwater serve starts flows again")
         self._stopped = True
         self._run.stop()
         return self.status(name)
 
-    def add_query(self, name: str, added: str, text: str, step: str) -> dict[str, Any]:
+    def add_query(self, name: str, query_name: str, text: str, step: str) -> dict[str, Any]:
         """Refuse: the run has the flow that it was started with."""
-        self._known(name)
+        self._check_name(name)
         raise RunError("a run keeps the flow that it was started with; headwater serve adds queries to flows that run")
 
     def replay(self, name: str, ids: list[int], step: str | None, changes: Mapping[str, Any]) -> bytes:
         """Refuse: the run goes on, and has its sinks open."""
-        self._known(name)
+        self._check_name(name)
         raise RunError("dead letters of a run are replayed when it is over: headwater dead replay")
 
-    def _known(self, name: str) -> None:
+    def _check_name(self, name: str) -> None:
         if name != self._name:
             raise UnknownFlowError(f"there is no flow {name!r} here; the run is of {self._name!r}")

@@ -16,7 +16,7 @@ from headwater.flow.ranges import Offset, RangeRequest, Sizes, ranges_of
 from headwater.flow.steps import EventTime, Read, Step, Write
 from headwater.io.jdbc import Jdbc
 from headwater.io.log import Log
-from headwater.io.receiving.rounds import batches_of, entries, last_of, packed
+from headwater.io.receiving.rounds import batches_of, entries, last_of, pack_round
 from headwater.io.spark_table import SparkTable
 from headwater.io.transactions import ledger_of
 from headwater.io.transactions.journal import Journal
@@ -269,7 +269,7 @@ def _begin_log(folder: Path, position: Any) -> None:
         return
     log = Log(folder)
     try:
-        log.append(packed([], position, ended=False), records=0)
+        log.append(pack_round([], position, ended=False), records=0)
         log.sync()
     finally:
         log.close()

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from uuid import uuid4
 
 from headwater.errors import RunError
-from headwater.io.urls import shown
+from headwater.io.urls import without_password
 from headwater.spark.progress import cause_in
 
 Done = TypeVar("Done")
@@ -25,7 +25,7 @@ class Storage:
         self._versions: dict[str, int] = {}  #: the last of each file, once it is known
 
     def __str__(self) -> str:
-        return shown(self.url)
+        return without_password(self.url)
 
     def names(self, folder: str = "") -> list[str]:
         """Return what a folder of it holds; nothing where there is none."""

@@ -1,4 +1,4 @@
-"""The process of the dashboard: told where the API is over standard input, and at its end when that ends."""
+"""The process of the dashboard: reads where the API is from standard input, and ends when that ends."""
 
 from __future__ import annotations
 

@@ -16,12 +16,12 @@ from headwater.web.settings import FLOW_PAGES
 
 _ANSWER_S = 2.5
 _LONG_S = 330.0  #: a replay stops the flow, runs it over the letters, and starts it again
-_KEPT_S = 60.0
+_CACHE_S = 60.0
 _ROOT = "/api/v1"
 
 
 class ApiError(Exception):
-    """What was asked for cannot be had: what the server says, or that it does not answer."""
+    """A request has failed: the error of the server, or that it does not answer."""
 
     def __init__(self, why: str, status: int = 0) -> None:
         super().__init__(why)
@@ -32,7 +32,7 @@ class ApiError(Exception):
 class _Answer:
     at_s: float = -1e9
     value: Any = None
-    asking: asyncio.Lock = field(default_factory=asyncio.Lock)
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
 class Api:
@@ -58,13 +58,13 @@ class Api:
     async def get(self, path: str, fresh_s: float = 0.0, *, patience_s: float = _ANSWER_S) -> Any:
         """Return the document at a path under /api/v1; one that was asked for less than `fresh_s` ago will do."""
         answer = self._answers.setdefault(path, _Answer())
-        async with answer.asking:
+        async with answer.lock:
             if time.monotonic() - answer.at_s >= fresh_s:
                 answer.value = await self._request("GET", path, timeout_s=patience_s)
                 answer.at_s = time.monotonic()
-            found = answer.value
+            document = answer.value
         self._forget()
-        return found
+        return document
 
     async def post(self, path: str, body: Any = None, *, changes: bool = True) -> Any:
         """Have something done, and return what came of it; unless it `changes` nothing, all is asked for anew."""
@@ -73,23 +73,23 @@ class Api:
         return await self._request("POST", path, body, _LONG_S)
 
     async def _request(self, method: str, path: str, body: Any = None, timeout_s: float = _ANSWER_S) -> Any:
-        sent = None if body is None else msgspec.json.encode(body)
-        head = {} if sent is None else {"Content-Type": "application/json"}
+        payload = None if body is None else msgspec.json.encode(body)
+        head = {} if payload is None else {"Content-Type": "application/json"}
         try:
-            answer = await self._http.request(method, _ROOT + path, headers=head, timeout=timeout_s, content=sent)
+            answer = await self._http.request(method, _ROOT + path, headers=head, timeout=timeout_s, content=payload)
             document = msgspec.json.decode(answer.content)
         except (httpx.HTTPError, msgspec.DecodeError) as error:
-            said = str(error) or type(error).__name__
-            raise ApiError(f"The server at {self.url} does not answer ({said}). Is it running?") from None
+            reason = str(error) or type(error).__name__
+            raise ApiError(f"The server at {self.url} does not answer ({reason}). Is it running?") from None
         if answer.status_code >= 400:
             raise ApiError(str(document.get("error", answer.status_code)), answer.status_code)
         return document
 
     def _forget(self) -> None:
-        """Keep nothing that nobody asks for any more."""
+        """Forget answers that are not asked for any more."""
         if len(self._answers) > 50:
-            old_s = time.monotonic() - _KEPT_S
-            self._answers = {p: a for p, a in self._answers.items() if a.at_s > old_s or a.asking.locked()}
+            old_s = time.monotonic() - _CACHE_S
+            self._answers = {p: a for p, a in self._answers.items() if a.at_s > old_s or a.lock.locked()}
 
 
 def of_flow(name: str, *parts: str) -> str:

@@ -13,7 +13,7 @@ _FULL = 0.9  #: of a device's processor, from which on it is called full
 
 
 class Board(ui.element, component="board.js"):  # type: ignore[misc, call-arg]
-    """Shows a placement; a step that is chosen is told to `on_pick`, one that was dragged to a device to `on_place`."""
+    """Shows a placement; `on_pick` is called with a step that is chosen, `on_place` with one dragged to a device."""
 
     def __init__(self, on_pick: Callable[[str], Any], on_place: Callable[[str, str], Any]) -> None:
         super().__init__()
@@ -21,10 +21,10 @@ class Board(ui.element, component="board.js"):  # type: ignore[misc, call-arg]
         self.on("pick", lambda event: on_pick(event.args))
         self.on("place", lambda event: on_place(event.args["step"], event.args["device"]))
 
-    def show(self, document: Mapping[str, Any], before: Mapping[str, str], chosen: str) -> None:
+    def show(self, document: Mapping[str, Any], before: Mapping[str, str], step: str) -> None:
         """Show a placement as it is accounted for; steps that are elsewhere than `before` are marked."""
         self._props["zones"] = zones_of(document, before)
-        self._props["chosen"] = chosen
+        self._props["chosen"] = step
         self.update()
 
 
@@ -37,10 +37,10 @@ def zones_of(document: Mapping[str, Any], before: Mapping[str, str]) -> list[dic
         host = hosts.get(offer["device"])
         zone = zones.setdefault(offer["zone"], {"name": offer["zone"], "cloud": offer["cloud"], "devices": []})
         zone["devices"].append(_device(offer, host, before, pinned))
-    found = list(zones.values())
-    for zone in found:
+    all_zones = list(zones.values())
+    for zone in all_zones:
         zone["devices"].sort(key=lambda device: not device["steps"])
-    return sorted(found, key=lambda zone: not any(device["steps"] for device in zone["devices"]))
+    return sorted(all_zones, key=lambda zone: not any(device["steps"] for device in zone["devices"]))
 
 
 def _device(

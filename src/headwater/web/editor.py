@@ -9,13 +9,13 @@ from nicegui import ui
 
 
 class Editor(ui.element, component="editor.js"):  # type: ignore[misc, call-arg]
-    """Has a text; `on_typed` is told when somebody has changed it, `on_ask` when they want it asked (Ctrl-Enter)."""
+    """Has a text; `on_typed` is called when it was changed, `on_ask` when it is to be asked (Ctrl-Enter)."""
 
     def __init__(self, label: str, on_typed: Callable[[], Any], on_ask: Callable[[], Any]) -> None:
         super().__init__()
         self.text = ""  #: as it is on the page, but for the last keys
         self._props["label"], self._props["begin"], self._props["fault"] = label, "", None
-        self._typed = on_typed
+        self._on_typed = on_typed
         self.on("typed", self._take)
         self.on("ask", lambda: on_ask())
 
@@ -35,4 +35,4 @@ class Editor(ui.element, component="editor.js"):  # type: ignore[misc, call-arg]
 
     async def _take(self, event: Any) -> None:
         self.text = event.args
-        await self._typed()
+        await self._on_typed()

@@ -28,7 +28,7 @@ def rate(per_s: float) -> str:
 
 
 def milliseconds(ms: float | None) -> str:
-    """Write a duration; a dash for one that nobody tells.
+    """Write a duration; a dash for one that is not known.
 
     >>> [milliseconds(v) for v in (0, 0.0042, 1.5, 250, 2_500, 90_000, 7_200_000, None)]
     ['0', '4.2 µs', '1.5 ms', '250 ms', '2.5 s', '1 min 30 s', '2 h 0 min', '–']
@@ -71,7 +71,7 @@ def clipped(text: str, most: int) -> str:
 
 
 def percent(share: float) -> str:
-    """Write a share; one that is not all is not said to be.
+    """Write a share; one below 1 is never written as 100 %.
 
     >>> percent(0.0002), percent(0.004), percent(0.43), percent(0.9984), percent(0.99999), percent(1)
     ('< 0.1 %', '0.4 %', '43 %', '99.8 %', '99.9 %', '100 %')
@@ -84,5 +84,5 @@ def percent(share: float) -> str:
 
 
 def _digits(value: float) -> str:
-    shown = f"{value:.2f}" if value < 10 else f"{value:.1f}" if value < 100 else f"{value:.0f}"
-    return shown.rstrip("0").rstrip(".") if "." in shown else shown
+    digits = f"{value:.2f}" if value < 10 else f"{value:.1f}" if value < 100 else f"{value:.0f}"
+    return digits.rstrip("0").rstrip(".") if "." in digits else digits

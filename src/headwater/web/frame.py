@@ -1,4 +1,4 @@
-"""What all pages share: the head with the flow and how it fares, the way to other pages, a word when something is wrong."""
+"""What all pages share: the head with the flow and how it fares, the links to other pages, a line for what is wrong."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ class Frame:
         with self.body:
             self._trouble = ui.label().classes("hw-trouble").props("role=alert")
             self._trouble.set_visibility(False)
-            self._refused = ui.label().classes("hw-trouble").props("role=status data-figure=refused")
-            self._refused.set_visibility(False)
+            self._refusal = ui.label().classes("hw-trouble").props("role=status data-figure=refused")
+            self._refusal.set_visibility(False)
 
     def _head(self) -> None:
         with ui.element("header").classes("hw-top"):
@@ -97,15 +97,15 @@ class Frame:
         if status is None:
             self._state.set_text("not there")
             return
-        refused = status["change_refused"]
-        self._refused.set_text(f"The file has changed and cannot take over; the flow runs on as it was: {refused}")
-        self._refused.set_visibility(bool(refused))
+        refusal = status["change_refused"]
+        self._refusal.set_text(f"The file has changed and cannot take over; the flow runs on as it was: {refusal}")
+        self._refusal.set_visibility(bool(refusal))
         since = milliseconds(status["for_s"] * 1000)
         self._state.set_text(f"{status['state']} for {since}")
         self._state.classes(replace=f"hw-pill {status['state']}")
 
     async def every(self, seconds: float, refresh: Callable[[], Awaitable[Any]]) -> None:
-        """Do something now, and again and again while somebody looks; a server that does not answer is told."""
+        """Refresh now, and again and again while the page is open; a server that does not answer is shown."""
 
         async def turn() -> None:
             try:
@@ -124,15 +124,15 @@ class Frame:
         self._trouble.set_text(why)
         self._trouble.set_visibility(bool(why))
 
-    async def done(self, what: Callable[[], Awaitable[Any]], said: str) -> Any:
+    async def perform(self, action: Callable[[], Awaitable[Any]], message: str) -> Any:
         """Do what a button asks for, and say so, or why it cannot be; None then."""
         try:
-            found = await what()
+            result = await action()
         except ApiError as error:
             ui.notify(str(error), type="negative", timeout=10_000, multi_line=True)
             return None
-        ui.notify(said, type="positive")
-        return found
+        ui.notify(message, type="positive")
+        return result
 
 
 class Page(Protocol):
@@ -165,11 +165,11 @@ def title_with_figure(text: str, figure: str) -> Any:
     return ui.label().classes("hw-pill").props(f"data-figure={figure}")
 
 
-def empty(head: str, teaches: str, command: str = "") -> None:
+def empty(head: str, advice: str, command: str = "") -> None:
     """Show that there is nothing yet, and how there would be something."""
     with ui.element("div").classes("hw-empty"):
         ui.label(head).classes("hw-title")
-        ui.label(teaches)
+        ui.label(advice)
         if command:
             ui.label(command).classes("hw-mono").style("margin-top: 12px")
 

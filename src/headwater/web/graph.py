@@ -1,4 +1,4 @@
-"""The drawing of a flow, live: one component in the browser, which is told only what to write where."""
+"""The drawing of a flow, live: one component in the browser, which gets only what to write where."""
 
 from __future__ import annotations
 
@@ -57,13 +57,13 @@ class FlowGraph(ui.element, component="graph.js"):  # type: ignore[misc, call-ar
 
     def _edges(self, rates: Sequence[float]) -> list[dict[str, Any]]:
         most = max(rates, default=0.0) or 1.0
-        found = []
+        edges = []
         for number, (stream, hz) in enumerate(zip(self._graph["streams"], rates, strict=True)):
             x0, y0 = self._drawing.at[stream["from"]]
             x1, y1 = self._drawing.at[stream["to"]]
             x0, y0, y1 = x0 + WIDTH, y0 + HEIGHT / 2, y1 + HEIGHT / 2
             bend = max(24.0, (x1 - x0) / 2)
-            found.append(
+            edges.append(
                 {
                     "key": number,
                     "path": f"M{x0} {y0} C{x0 + bend} {y0} {x1 - bend} {y1} {x1} {y1}",
@@ -74,7 +74,7 @@ class FlowGraph(ui.element, component="graph.js"):  # type: ignore[misc, call-ar
                     "y": (y0 + y1) / 2 - 9,
                 }
             )
-        return found
+        return edges
 
 
 def _word(step: StepNow) -> str:

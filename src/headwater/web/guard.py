@@ -45,9 +45,8 @@ class Guard:
         self.app = app
         self._token = token.encode()
         self._names = {"localhost", *(name.lower() for name in names)}
-        self._left: set[str] = (
-            set()
-        )  #: sessions that were logged out of; others hold until their hour, restarts included
+        #: sessions that were logged out of; others hold until their hour, restarts included
+        self._logged_out: set[str] = set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer, refuse, or hand on what is asked for."""
@@ -59,7 +58,7 @@ class Guard:
             await _refuse(scope, send, 403, why)
         elif scope["type"] == "http" and scope["path"] in ("/login", "/logout"):
             await self._enter(scope, head, receive, send)
-        elif self._knows(scope, head):
+        elif self._is_logged_in(scope, head):
             await self.app(scope, receive, _with_headers(send))
         elif scope["type"] == "http" and scope["method"] == "GET" and "text/html" in head.get("accept", ""):
             await _answer(send, 303, extra=[(b"location", b"/login")])
@@ -71,25 +70,25 @@ class Guard:
         host, origin = head.get("host", ""), head.get("origin")
         if not is_ours(host, self._names):
             return "this dashboard is not known by that name; use its address, or start it with --host-name NAME"
-        reads = scope["type"] == "http" and scope["method"] in ("GET", "HEAD")
-        if reads and head.get("sec-fetch-mode") == "navigate":
+        is_read = scope["type"] == "http" and scope["method"] in ("GET", "HEAD")
+        if is_read and head.get("sec-fetch-mode") == "navigate":
             return ""  # a link from elsewhere may lead here: nothing is done by that
-        if (origin is None and not reads) or not is_same(origin, host, head.get("sec-fetch-site", "none")):
+        if (origin is None and not is_read) or not is_same(origin, host, head.get("sec-fetch-site", "none")):
             return "a page of another origin cannot act here"
         return ""
 
-    def _knows(self, scope: Scope, head: dict[str, str]) -> bool:
+    def _is_logged_in(self, scope: Scope, head: dict[str, str]) -> bool:
         session = _cookies(head.get("cookie", "")).get(_cookie_name(scope), "")
         expires, _, rest = session.partition(".")
         nonce = rest.partition(".")[0]
-        if not (expires.isascii() and expires.isdigit()) or int(expires) < time.time() or session in self._left:
+        if not (expires.isascii() and expires.isdigit()) or int(expires) < time.time() or session in self._logged_out:
             return False
         return hmac.compare_digest(session.encode(), self._session(expires, nonce).encode())
 
     def _session(self, expires: str, nonce: str) -> str:
         """Return a session as its cookie has it: signed with the token, so that it holds for who knew that."""
-        signed = hmac.new(self._token, f"dashboard {expires}.{nonce}".encode(), "sha256").hexdigest()
-        return f"{expires}.{nonce}.{signed}"
+        signature = hmac.new(self._token, f"dashboard {expires}.{nonce}".encode(), "sha256").hexdigest()
+        return f"{expires}.{nonce}.{signature}"
 
     async def _enter(self, scope: Scope, head: dict[str, str], receive: Receive, send: Send) -> None:
         if scope["method"] in ("GET", "HEAD"):
@@ -98,13 +97,13 @@ class Guard:
         form = parse_qs((await _body(receive)).decode("utf-8", "replace"), max_num_fields=5)
         name = _cookie_name(scope)
         if scope["path"] == "/logout":
-            if self._knows(scope, head):
-                self._left.add(_cookies(head["cookie"])[name])
-            gone = f"{name}=; Path=/; Max-Age=0; HttpOnly; SameSite=Strict"
-            await _answer(send, 303, extra=[(b"location", b"/login"), (b"set-cookie", gone.encode())])
+            if self._is_logged_in(scope, head):
+                self._logged_out.add(_cookies(head["cookie"])[name])
+            expired = f"{name}=; Path=/; Max-Age=0; HttpOnly; SameSite=Strict"
+            await _answer(send, 303, extra=[(b"location", b"/login"), (b"set-cookie", expired.encode())])
             return
-        given = form.get("token", [""])[0].strip().encode()
-        if not hmac.compare_digest(given, self._token):
+        token = form.get("token", [""])[0].strip().encode()
+        if not hmac.compare_digest(token, self._token):
             await _answer(send, 401, PAGE.replace("{error}", REFUSED))
             return
         session = self._session(str(int(time.time()) + _HOURS * 3600), secrets.token_urlsafe(16))
@@ -124,19 +123,19 @@ def _cookies(text: str) -> dict[str, str]:
 
 
 async def _body(receive: Receive) -> bytes:
-    found = b""
-    while len(found) <= _LARGEST_FORM:
+    body = b""
+    while len(body) <= _LARGEST_FORM:
         message = await receive()
         if message["type"] != "http.request":
             return b""
-        found += message.get("body", b"")
+        body += message.get("body", b"")
         if not message.get("more_body"):
-            return bytes(found)
+            return bytes(body)
     return b""
 
 
 def _with_headers(send: Send) -> Send:
-    async def sent(message: MutableMapping[str, Any]) -> None:
+    async def send_with_headers(message: MutableMapping[str, Any]) -> None:
         if message["type"] == "http.response.start":
             headers = list(message.get("headers", []))
             if not any(name.lower() == b"cache-control" for name, _ in headers):
@@ -144,7 +143,7 @@ def _with_headers(send: Send) -> Send:
             message = {**message, "headers": [*headers, *_ALWAYS]}
         await send(message)
 
-    return sent
+    return send_with_headers
 
 
 async def _refuse(scope: Scope, send: Send, status: int, why: str) -> None:

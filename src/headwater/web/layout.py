@@ -52,9 +52,9 @@ def _sort(columns: list[list[str]], neighbours: dict[str, list[str]]) -> None:
     """Sort each column by the mean height of what its steps are joined to in those that were sorted already."""
     height: dict[str, float] = {}
     for names in columns:
-        wished = {}
+        target = {}
         for row, name in enumerate(names):
-            joined = [height[each] for each in neighbours.get(name, ()) if each in height]
-            wished[name] = sum(joined) / len(joined) if joined else row - (len(names) - 1) / 2
-        names.sort(key=wished.__getitem__)
+            heights = [height[each] for each in neighbours.get(name, ()) if each in height]
+            target[name] = sum(heights) / len(heights) if heights else row - (len(names) - 1) / 2
+        names.sort(key=target.__getitem__)
         height.update({name: row - (len(names) - 1) / 2 for row, name in enumerate(names)})

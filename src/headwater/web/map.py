@@ -26,8 +26,8 @@ def map_of(sites: Sequence[Mapping[str, Any]], links: Iterable[tuple[str, str]],
     """Place the sites that a coordinator knows by what the net says of them; one that it does not know has a place too."""
     names = [site["name"] for site in sites]
     places = {place["name"]: place for place in net["sites"]}
-    known = [name for name in names if places.get(name, {}).get("x") is not None]
-    if names and known == names:
+    located = [name for name in names if places.get(name, {}).get("x") is not None]
+    if names and located == names:
         return _geographic({name: (places[name]["x"], places[name]["y"]) for name in names})
     return _schematic(names, list(links), {name for name, place in places.items() if place["cloud"]})
 
@@ -35,16 +35,16 @@ def map_of(sites: Sequence[Mapping[str, Any]], links: Iterable[tuple[str, str]],
 def _geographic(at: Mapping[str, Point]) -> Drawing:
     """Keep directions and distances as far as boxes leave room: those that would overlap are pushed apart."""
     xs, ys = [x for x, _ in at.values()], [y for _, y in at.values()]
-    wide, high = max(xs) - min(xs), max(ys) - min(ys)
-    scale = min((_BROAD - WIDTH) / wide if wide else math.inf, (_HIGH - HEIGHT) / high if high else math.inf)
+    span_x, span_y = max(xs) - min(xs), max(ys) - min(ys)
+    scale = min((_BROAD - WIDTH) / span_x if span_x else math.inf, (_HIGH - HEIGHT) / span_y if span_y else math.inf)
     scale = 0.0 if math.isinf(scale) else scale
     # north is up: y of a net grows upwards, and that of a page downwards
     boxes = {name: [(x - min(xs)) * scale, (max(ys) - y) * scale] for name, (x, y) in at.items()}
     _push_apart(list(boxes.values()))
     left, top = (min(box[axis] for box in boxes.values()) for axis in (0, 1))
-    placed = {name: (EDGE + x - left, EDGE + y - top) for name, (x, y) in boxes.items()}
-    width = max(x for x, _ in placed.values()) + WIDTH + EDGE
-    return Drawing(placed, width, max(y for _, y in placed.values()) + HEIGHT + EDGE)
+    corners = {name: (EDGE + x - left, EDGE + y - top) for name, (x, y) in boxes.items()}
+    width = max(x for x, _ in corners.values()) + WIDTH + EDGE
+    return Drawing(corners, width, max(y for _, y in corners.values()) + HEIGHT + EDGE)
 
 
 def _push_apart(boxes: list[list[float]]) -> None:
@@ -78,10 +78,10 @@ def _schematic(names: Sequence[str], links: Sequence[tuple[str, str]], clouds: s
 
 def _columns(names: Sequence[str], links: Sequence[tuple[str, str]]) -> dict[str, int]:
     """Return a column for each site that streams join: behind all that send to it, but for ways that lead back."""
-    joined = [(a, b) for a, b in links if a in names and b in names]
-    after: dict[str, list[str]] = {name: [] for name in names if any(name in pair for pair in joined)}
-    for a, b in joined:
-        if not _reaches(after, b, a):
+    edges = [(a, b) for a, b in links if a in names and b in names]
+    after: dict[str, list[str]] = {name: [] for name in names if any(name in pair for pair in edges)}
+    for a, b in edges:
+        if not _leads_to(after, b, a):
             after[a].append(b)
     column = dict.fromkeys(after, 0)
     for _ in column:  # the longest way there has fewer steps than there are sites
@@ -91,15 +91,15 @@ def _columns(names: Sequence[str], links: Sequence[tuple[str, str]]) -> dict[str
     return column
 
 
-def _reaches(after: Mapping[str, Sequence[str]], one: str, other: str) -> bool:
+def _leads_to(after: Mapping[str, Sequence[str]], one: str, other: str) -> bool:
     """Say whether a way leads from a site to another."""
-    seen, left = {one}, [one]
-    while left:
-        for name in after[left.pop()]:
-            if name not in seen:
-                seen.add(name)
-                left.append(name)
-    return other in seen
+    visited, pending = {one}, [one]
+    while pending:
+        for name in after[pending.pop()]:
+            if name not in visited:
+                visited.add(name)
+                pending.append(name)
+    return other in visited
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,12 +118,12 @@ class Way:
 def way_of(drawing: Drawing, one: str, other: str, aside: float = 0.0) -> Way:
     """Return a line between two sites, bent by so much to its right; more, where it would run behind a third one."""
     others = [at for name, at in drawing.at.items() if name not in (one, other)]
-    ways = [_bent(drawing, one, other, aside + bend) for bend in _BENDS]
+    ways = [_arc(drawing, one, other, aside + bend) for bend in _BENDS]
     best = min(ways, key=lambda points: sum(_hits(point, others, 4.0) for point in points))  # the first of equals
-    return Way(best, _labelled(best, list(drawing.at.values())))
+    return Way(best, _label_point(best, list(drawing.at.values())))
 
 
-def _bent(drawing: Drawing, one: str, other: str, bend: float) -> tuple[Point, ...]:
+def _arc(drawing: Drawing, one: str, other: str, bend: float) -> tuple[Point, ...]:
     a, b = ((drawing.at[name][0] + WIDTH / 2, drawing.at[name][1] + HEIGHT / 2) for name in (one, other))
     length = math.hypot(b[0] - a[0], b[1] - a[1]) or 1.0
     # the middle of the curve is half as far aside as what pulls it there
@@ -148,7 +148,7 @@ def _hits(point: Point, boxes: Iterable[Point], room: float, tall: float | None 
     return any(x - room < point[0] < x + WIDTH + room and y - up < point[1] < y + HEIGHT + up for x, y in boxes)
 
 
-def _labelled(points: Sequence[Point], boxes: Sequence[Point]) -> Point:
+def _label_point(points: Sequence[Point], boxes: Sequence[Point]) -> Point:
     """Return the point nearest to the middle at which a label covers no box."""
     middle = (len(points) - 1) / 2
     order = sorted(range(len(points)), key=lambda at: abs(at - middle))

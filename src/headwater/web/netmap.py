@@ -72,30 +72,30 @@ class NetMap(ui.element, component="netmap.js"):  # type: ignore[misc, call-arg]
     def _links(self, links: list[Any]) -> list[dict[str, Any]]:
         most = max((link["hz"] for link in links), default=0.0) or 1.0
         both = {(link["to"], link["from"]) for link in links}
-        found = []
+        edges = []
         for link in links:
             one, other = link["from"], link["to"]
             if one not in self._drawing.at or other not in self._drawing.at:
                 continue
             way = self._way(one, other, _ASIDE if (one, other) in both else 0.0)
-            apart = "" if link["latency_s"] is None else f" · {milliseconds(1000 * link['latency_s'])}"
+            latency = "" if link["latency_s"] is None else f" · {milliseconds(1000 * link['latency_s'])}"
             width = round(_THIN + (_THICK - _THIN) * link["hz"] / most, 1)
             streams = ", ".join(stream["stream"] for stream in link["streams"])
             about = f"{one} to {other}: {streams or 'nothing yet'}"
-            found.append(_edge(f"{one} → {other}", way, f"{rate(link['hz'])}{apart}", about, width))
-        return found
+            edges.append(_edge(f"{one} → {other}", way, f"{rate(link['hz'])}{latency}", about, width))
+        return edges
 
     def _moves(self, flow: Mapping[str, Any] | None) -> list[dict[str, Any]]:
         """Draw what is on its way from site to site."""
-        found: dict[tuple[str, str], list[str]] = {}
+        steps_of: dict[tuple[str, str], list[str]] = {}
         for move in (flow or {}).get("moves", []):
             for step, (one, other) in ({} if is_over(move) else move["steps"]).items():
                 if one in self._drawing.at and other in self._drawing.at:
-                    found.setdefault((one, other), []).append(step)
+                    steps_of.setdefault((one, other), []).append(step)
         return [
             _edge(f"move {one} → {other}", self._way(one, other, -2 * _ASIDE), _short(", ".join(steps), 22), "", 3.0)
             | {"moves": True}
-            for (one, other), steps in found.items()
+            for (one, other), steps in steps_of.items()
         ]
 
 

@@ -50,41 +50,45 @@ def row_of(name: str, document: Mapping[str, Any]) -> list[str]:
     """Return the cells of a placement, beside others."""
     measures = document.get("measures")
     cells = ["" if measures is None else figure(each, measures[each]) for each in MEASURES]
-    sure = "proven best" if document["proven"] and document["status"] == "optimal" else document["status"]
-    return [name, "breaks a limit" if document["broken"] else sure, *cells]
+    status = "proven best" if document["proven"] and document["status"] == "optimal" else document["status"]
+    return [name, "breaks a limit" if document["broken"] else status, *cells]
 
 
 def verdict(name: str, document: Mapping[str, Any], before: Mapping[str, Any] | None) -> tuple[str, str, bool]:
     """Say what a placement is worth, how it differs from the one before, and whether it cannot be."""
     if document["broken"]:
         more = f" (and {len(document['broken']) - 1} more)" if len(document["broken"]) > 1 else ""
-        helps = "Move a step back, or plan anew: the search keeps every limit."
-        return f"{name} cannot be: {document['broken'][0]}{more}.", helps, True
+        advice = "Move a step back, or plan anew: the search keeps every limit."
+        return f"{name} cannot be: {document['broken'][0]}{more}.", advice, True
     measures = document["measures"]
-    binds = [f"{row['kind']} of {row['device']}" for row in document["binding"] if row["binds"]]
-    limits = f" What binds: {', '.join(binds)}." if binds else ""
-    says = (
+    binding = [f"{row['kind']} of {row['device']}" for row in document["binding"] if row["binds"]]
+    limits = f" What binds: {', '.join(binding)}." if binding else ""
+    summary = (
         f"{name}: {figure('critical', measures['critical'])} on the slowest path, {figure('money', measures['money'])}, "
         f"{measures['devices']} device{'s' * (measures['devices'] != 1)}.{limits}"
     )
-    return says, changes(before, document), False
+    return summary, changes(before, document), False
 
 
 def changes(before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> str:
     """Tell which measures differ from those of the placement before, and which steps moved."""
     if before is None or before is after or before.get("measures") is None:
         return ""
-    there, here = before["placement"], after["placement"]
-    moved = [f"{step}: {there[step]} → {here[step]}" for step in here if there.get(step, here[step]) != here[step]]
-    was, now = before["measures"], after["measures"]
-    told = [
-        f"{MEASURES[each]} {figure(each, was[each])} → {figure(each, now[each])}"
-        for each in MEASURES
-        if was[each] != now[each]
+    old_places, places = before["placement"], after["placement"]
+    moves = [
+        f"{step}: {old_places[step]} → {places[step]}"
+        for step in places
+        if old_places.get(step, places[step]) != places[step]
     ]
-    if not moved and not told:
+    old, new = before["measures"], after["measures"]
+    differences = [
+        f"{MEASURES[each]} {figure(each, old[each])} → {figure(each, new[each])}"
+        for each in MEASURES
+        if old[each] != new[each]
+    ]
+    if not moves and not differences:
         return ""
-    return f"{'; '.join(moved)}. {', '.join(told) or 'No measure changes'}."
+    return f"{'; '.join(moves)}. {', '.join(differences) or 'No measure changes'}."
 
 
 def reasons_of(document: Mapping[str, Any]) -> list[tuple[str, list[str]]]:
@@ -99,16 +103,16 @@ def _reason(row: Mapping[str, Any], measure: str) -> list[str]:
         return ["it is pinned there", ""]
     best = row["next_best"]
     if best is None:
-        beside = f"none of {row['tried']} other devices is allowed" if row["tried"] else "there is no other device"
+        alternative = f"none of {row['tried']} other devices is allowed" if row["tried"] else "there is no other device"
     elif best["worse_by"] > 0:
-        beside = f"{best['device']}, worse by {_amount(measure, best['worse_by'])}"
+        alternative = f"{best['device']}, worse by {_amount(measure, best['worse_by'])}"
     else:
-        beside = f"{best['device']} would do as well"
+        alternative = f"{best['device']} would do as well"
     forbidden = "; ".join(
         f"{each['device']} would be better by {_amount(measure, -each['worse_by'])}, but {each['because']}"
         for each in row["forbidden"]
     )
-    return [beside, forbidden]
+    return [alternative, forbidden]
 
 
 def _amount(measure: str, value: float) -> str:

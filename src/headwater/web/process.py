@@ -38,13 +38,13 @@ class Dashboard:
         self._settings = settings
         self._lines: deque[str] = deque(maxlen=_KEPT_LINES)
         self._closing = threading.Event()
-        self._starting = threading.Lock()
+        self._start_lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self.url = ""
 
     def start(self) -> str:
         """Start it and return where the pages are; RunError where it does not come up."""
-        self.url = self._begun()
+        self.url = self._launch()
         self._settings = msgspec.structs.replace(self._settings, port=int(self.url.rpartition(":")[2]))
         threading.Thread(target=self._look_after, name="dashboard", daemon=True).start()
         return self.url
@@ -56,7 +56,7 @@ class Dashboard:
 
     def close(self) -> None:
         """End it."""
-        with self._starting:
+        with self._start_lock:
             self._closing.set()
             process = self._process
         if process is None:
@@ -64,8 +64,8 @@ class Dashboard:
         _hang_up(process)
         wait_or_kill(process, _END_S)
 
-    def _begun(self) -> str:
-        with self._starting:
+    def _launch(self) -> str:
+        with self._start_lock:
             if self._closing.is_set():
                 raise RunError("the dashboard is not needed any more")
             process = self._process = subprocess.Popen(
@@ -77,20 +77,20 @@ class Dashboard:
             )
         assert process.stdin is not None
         threading.Thread(target=self._read_log, args=(process,), name="dashboard log", daemon=True).start()
-        found: list[bytes] = []
-        hears = threading.Thread(target=lambda: found.append(_first_line(process)), daemon=True)
-        hears.start()
+        answer: list[bytes] = []
+        listener = threading.Thread(target=lambda: answer.append(_first_line(process)), daemon=True)
+        listener.start()
         with suppress(OSError, ValueError):  # it has ended, and says why; or it was closed meanwhile
             process.stdin.write(msgspec.json.encode(self._settings) + b"\n")
             process.stdin.flush()
-        hears.join(_START_S)
+        listener.join(_START_S)
         try:
-            return msgspec.json.decode(found[0] if found else b"", type=Began).url
+            return msgspec.json.decode(answer[0] if answer else b"", type=Began).url
         except msgspec.DecodeError:
             process.kill()
             process.wait()
-            said = self._lines[-1] if self._lines else f"it did not answer within {_START_S:g} s"
-            raise RunError(f"the dashboard could not be started: {said}") from None
+            reason = self._lines[-1] if self._lines else f"it did not answer within {_START_S:g} s"
+            raise RunError(f"the dashboard could not be started: {reason}") from None
 
     def _look_after(self) -> None:
         while not self._closing.is_set():
@@ -99,15 +99,15 @@ class Dashboard:
             _hang_up(self._process)
             if self._closing.is_set():
                 return
-            log.warning("the dashboard has ended with exit code %d, and is started again: %s", code, self._last())
+            log.warning("the dashboard has ended with exit code %d, and is started again: %s", code, self._last_line())
             self._closing.wait(_PAUSE_S)
             try:
                 if not self._closing.is_set():
-                    self._begun()
+                    self._launch()
             except RunError as error:
                 log.warning("%s", error)
 
-    def _last(self) -> str:
+    def _last_line(self) -> str:
         return self._lines[-1] if self._lines else "it said nothing"
 
     def _read_log(self, process: subprocess.Popen[bytes]) -> None:

@@ -61,25 +61,25 @@ class Family(NamedTuple):
 def families(flow: str, sample: Sample, promise: dict[str, Any] | None = None) -> list[Family]:
     """Return every measurement of every step of a flow, the latency quantiles, and how its promise fares."""
     steps = sample.steps.values()
-    found = [
+    metrics = [
         Family(
             f"headwater_{name}", "counter", about, [("_total", {"flow": flow, "step": s.name}, of(s)) for s in steps]
         )
         for name, about, of in _COUNTERS
     ]
-    found += [
+    metrics += [
         Family(f"headwater_{name}", "gauge", about, [("", {"flow": flow, "step": s.name}, of(s)) for s in steps])
         for name, about, of in _GAUGES
     ]
     of_flow = {"flow": flow}
-    held = [("_total", of_flow, sample.backpressure_s)]
+    backpressure = [("_total", of_flow, sample.backpressure_s)]
     ages = [("_count", of_flow, float(sample.latency.count)), ("_sum", of_flow, sample.latency.total / 1e9)]
     quantiles = [
         ("", {**of_flow, "quantile": str(percent / 100)}, sample.latency.percentile(percent) / 1e9)
         for percent in (50, 95, 99)
     ]
-    found += [
-        Family("headwater_backpressure_seconds", "counter", "Time sources were held back", held),
+    metrics += [
+        Family("headwater_backpressure_seconds", "counter", "Time sources were held back", backpressure),
         Family("headwater_latency_seconds", "summary", "Age of records at the sinks", ages),
         Family("headwater_latency_quantile_seconds", "gauge", "Age at the sinks", quantiles),
     ]
@@ -88,20 +88,20 @@ def families(flow: str, sample: Sample, promise: dict[str, Any] | None = None) -
         outcomes += [("broken", *each) for each in _causes(promise["causes"]).items()]
         windows = [("", {**of_flow, "outcome": what, "cause": why}, float(count)) for what, why, count in outcomes]
         cores = [("", {**of_flow, "which": which}, promise[f"{which}_cores"]) for which in ("reserved", "used")]
-        found += [
+        metrics += [
             # no counter: a second that was kept may still break, by records of it that are found late
             Family("headwater_promise_windows", "gauge", "Seconds of a promise", windows),
             Family("headwater_promise_cores", "gauge", "Cores of a promise", cores),
         ]
-    return found
+    return metrics
 
 
 def _causes(causes: Mapping[str, int]) -> dict[str, int]:
     """Return how many windows broke of what, without the names of programs: each would be a series of its own."""
-    found: Counter[str] = Counter()
+    windows: Counter[str] = Counter()
     for cause, count in causes.items():
-        found[cause.partition(":")[0]] += count
-    return dict(found)
+        windows[cause.partition(":")[0]] += count
+    return dict(windows)
 
 
 def families_of(run: FlowRun) -> list[Family]:
@@ -110,7 +110,7 @@ def families_of(run: FlowRun) -> list[Family]:
     return families(run.flow.name, run.sample(), None if promise is None else promise())
 
 
-def exposition(found: Iterable[Family]) -> str:
+def exposition(metrics: Iterable[Family]) -> str:
     r"""Write metrics as Prometheus reads them; those of one name, of several flows, stand together.
 
     >>> print(exposition([Family("up", "gauge", "It runs", [("", {"flow": 'a"b'}, 1.0)])]), end="")
@@ -118,15 +118,15 @@ def exposition(found: Iterable[Family]) -> str:
     # TYPE up gauge
     up{flow="a\"b"} 1.0
     """
-    together: dict[str, list[str]] = {}
-    for each in found:
+    blocks: dict[str, list[str]] = {}
+    for each in metrics:
         name = each.name + ("_total" if each.kind == "counter" else "")
         head = [f"# HELP {name} {each.about}", f"# TYPE {name} {each.kind}"]
-        lines = together.setdefault(name, head)
+        lines = blocks.setdefault(name, head)
         for suffix, labels, value in each.values:
-            told = ",".join(f'{label}="{_escaped(text)}"' for label, text in labels.items())
-            lines.append(f"{each.name}{suffix}{{{told}}} {float(value)!r}")
-    return "".join(f"{line}\n" for lines in together.values() for line in lines)
+            label_text = ",".join(f'{label}="{_escaped(text)}"' for label, text in labels.items())
+            lines.append(f"{each.name}{suffix}{{{label_text}}} {float(value)!r}")
+    return "".join(f"{line}\n" for lines in blocks.values() for line in lines)
 
 
 def _escaped(text: str) -> str:
@@ -161,10 +161,10 @@ def check_port(port: int, address: str = "127.0.0.1") -> None:
         raise RunError(f"cannot serve metrics on port {port}: ports go from 1 to 65535")
     with _port_errors(port, address):
         family = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM)[0][0]
-        with socket.socket(family) as tried:
-            tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the server does
-            tried.bind((address, port))
-            tried.listen()
+        with socket.socket(family) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the server does
+            probe.bind((address, port))
+            probe.listen()
 
 
 def serve(run: FlowRun, port: int, address: str = "127.0.0.1") -> Any:

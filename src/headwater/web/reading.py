@@ -89,15 +89,15 @@ def cells_of(step: StepNow) -> list[str]:
 
 
 def _step(
-    drawn: Mapping[str, Any], recent: Mapping[str, Any], total: Mapping[str, Any], span_s: float, held: float
+    node: Mapping[str, Any], recent: Mapping[str, Any], total: Mapping[str, Any], span_s: float, held: float
 ) -> StepNow:
-    instances = max(1, drawn["parallel"])
-    is_source = drawn["role"] == "source"
+    instances = max(1, node["parallel"])
+    is_source = node["role"] == "source"
     busy = min(1.0, recent.get("cost_us", 0.0) * recent.get("in", 0) / 1e6 / span_s / instances)
     waiting = 0.0 if is_source else max(0.0, recent.get("utilisation", 0.0) - busy)
     return StepNow(
-        name=drawn["name"],
-        role=drawn["role"],
+        name=node["name"],
+        role=node["role"],
         instances=instances,
         in_hz=recent.get("in", 0) / span_s,
         out_hz=recent.get("out", 0) / span_s,
@@ -122,20 +122,20 @@ def streams_now(graph: Mapping[str, Any], sample: Mapping[str, Any]) -> list[flo
     """Return the records per second on each stream of a drawing, in its order."""
     span_s = max(float(sample["last"]["at_s"]), 1e-9)
     recent = {step["name"]: step for step in sample["last"]["steps"]}
-    found = []
+    rates = []
     for stream in graph["streams"]:
         sender = recent.get(stream["from"], {})
         by_port = sender.get("outputs", {})
-        found.append(by_port.get(stream["port"], sender.get("out", 0)) / span_s)
-    return found
+        rates.append(by_port.get(stream["port"], sender.get("out", 0)) / span_s)
+    return rates
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """What limits a flow: in a sentence, with what would help, and the step that it is about, if it is about one."""
 
-    says: str
-    helps: str = ""
+    summary: str
+    advice: str = ""
     step: str = ""
     grave: bool = False
 
@@ -184,7 +184,7 @@ def verdict(steps: Sequence[StepNow], cores: float) -> Verdict:
             grave=held >= _HELD,
         )
     if held >= _HELD:
-        crowded = max(others, key=lambda step: step.queue)
+        fullest = max(others, key=lambda step: step.queue)
         if together >= _FULL:
             return Verdict(
                 f"The worker is at its limit: all steps together take {together:.2f} of a core, most of it {worst.name} "
@@ -194,10 +194,10 @@ def verdict(steps: Sequence[StepNow], cores: float) -> Verdict:
                 grave=True,
             )
         return Verdict(
-            f"The sources are held back {percent(held)} of the time, and {count(crowded.queue)} records wait for step "
-            f"{crowded.name}, which is busy only {percent(crowded.busy)}.",
+            f"The sources are held back {percent(held)} of the time, and {count(fullest.queue)} records wait for step "
+            f"{fullest.name}, which is busy only {percent(fullest.busy)}.",
             "It waits for something outside the flow: a database, a broker or a disk that takes long.",
-            crowded.name,
+            fullest.name,
             grave=True,
         )
     room = 1 / max(together, 1e-3)

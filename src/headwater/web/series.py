@@ -12,7 +12,7 @@ Samples = Sequence[Mapping[str, Any]]
 
 @dataclass(slots=True)
 class Series:
-    """One value a sample of everything that is drawn over time; None where a sample does not tell."""
+    """One value a sample of everything that is drawn over time; None where a sample has none."""
 
     times: list[str] = field(default_factory=list)
     in_hz: list[float] = field(default_factory=list)
@@ -48,15 +48,15 @@ def series_of(samples: Samples) -> Series:
         series.cores.append(sample["process"]["cores"])
         series.memory_mb.append(round(sample["process"]["memory_bytes"] / 2**20, 1))
         series.held.append(round(min(1.0, last["backpressure_s"] / span_s) * 100, 1))
-        marks = last["watermarks_us"].values()
-        series.lag_s.append(round(sample["at"] - min(marks) / 1e6, 2) if marks else None)
-        kept = sample["checkpoints"]
-        made = kept is not None and kept["complete"] > 0
-        series.checkpoint_ms.append(round(kept["seconds"] * 1000, 2) if made else None)
-        series.checkpoint_kb.append(round(kept["bytes"] / 2**10, 2) if made else None)
-        counted = sum(count for _, count in last["latency_counts"]) or 1
+        watermarks = last["watermarks_us"].values()
+        series.lag_s.append(round(sample["at"] - min(watermarks) / 1e6, 2) if watermarks else None)
+        checkpoint = sample["checkpoints"]
+        is_complete = checkpoint is not None and checkpoint["complete"] > 0
+        series.checkpoint_ms.append(round(checkpoint["seconds"] * 1000, 2) if is_complete else None)
+        series.checkpoint_kb.append(round(checkpoint["bytes"] / 2**10, 2) if is_complete else None)
+        total = sum(count for _, count in last["latency_counts"]) or 1
         series.heat += [
-            (at, rows[round(bound, 9)], round(count / counted * 100, 2)) for bound, count in last["latency_counts"]
+            (at, rows[round(bound, 9)], round(count / total * 100, 2)) for bound, count in last["latency_counts"]
         ]
     return series
 

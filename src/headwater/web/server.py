@@ -42,9 +42,9 @@ _ADDS = {
 }
 
 
-def serve(settings: Settings, until: BinaryIO, tell: BinaryIO) -> None:
-    """Serve the pages; say where on `tell` once they are there, and end with `until`."""
-    listening = _listening(settings.host, settings.port)
+def serve(settings: Settings, stdin: BinaryIO, stdout: BinaryIO) -> None:
+    """Serve the pages; say where on `stdout` once they are there, and end with `stdin`."""
+    listener = _bind(settings.host, settings.port)
     logging.getLogger("nicegui").setLevel(logging.WARNING)
     app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None)
     api = Api(settings.api, settings.token, settings.pages)
@@ -54,18 +54,18 @@ def serve(settings: Settings, until: BinaryIO, tell: BinaryIO) -> None:
     ui.run_with(
         app, title="Headwater", favicon=_ICON, tailwind=False, show_welcome_message=False, reconnect_timeout=10.0
     )
-    guarded = Guard(app, settings.token, settings.names)
-    server = uvicorn.Server(uvicorn.Config(guarded, log_level="warning", access_log=False, timeout_graceful_shutdown=1))
+    guard = Guard(app, settings.token, settings.names)
+    server = uvicorn.Server(uvicorn.Config(guard, log_level="warning", access_log=False, timeout_graceful_shutdown=1))
 
     def watch() -> None:
-        until.read()
+        stdin.read()
         server.should_exit = True
 
     threading.Thread(target=watch, name="watch", daemon=True).start()
-    tell.write(msgspec.json.encode(Began(_url(listening))) + b"\n")
-    tell.flush()
+    stdout.write(msgspec.json.encode(Began(_url(listener))) + b"\n")
+    stdout.flush()
     os.dup2(2, 1)  # nobody reads there any more
-    server.run(sockets=[listening])
+    server.run(sockets=[listener])
 
 
 def _add_front(api: Api) -> None:
@@ -101,22 +101,22 @@ def _add_front(api: Api) -> None:
         return None
 
 
-def _listening(host: str, port: int) -> socket.socket:
+def _bind(host: str, port: int) -> socket.socket:
     try:
         family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        made = socket.socket(family, kind)
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        made.bind(address)
-        made.listen(64)
+        listener = socket.socket(family, kind)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        listener.listen(64)
     except (OSError, OverflowError) as error:
         why = getattr(error, "strerror", None) or error
         raise RunError(
             f"the dashboard cannot listen on {host}:{port}: {why}; is the port taken? Choose another with --web-listen"
         ) from None
-    return made
+    return listener
 
 
-def _url(listening: socket.socket) -> str:
-    host, port = listening.getsockname()[:2]
+def _url(listener: socket.socket) -> str:
+    host, port = listener.getsockname()[:2]
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

@@ -1,4 +1,4 @@
-"""What the process of the dashboard is told when it is started, over its standard input: a token is no command-line word."""
+"""What the process of the dashboard gets over its standard input when it starts: a token is no command-line word."""
 
 from __future__ import annotations
 

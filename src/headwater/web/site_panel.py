@@ -40,7 +40,7 @@ class SitePanel:
                 "hw-soft hw-small"
             )
             with ui.element("div").classes("hw-row"):
-                self._drained_to = ui.select([], label="To").props(_FIELD).style("min-width: 220px")
+                self._drain_to = ui.select([], label="To").props(_FIELD).style("min-width: 220px")
                 ui.button("Drain", on_click=self._drain).props("no-caps outline")
                 self._open = ui.button("Open again", on_click=self._reopen).props("no-caps outline")
 
@@ -72,7 +72,7 @@ class SitePanel:
         policy = (self._document["flow"] or {}).get("policy") or {}
         _offer(self._steps, site["steps"])
         _offer(self._to, others)
-        _offer(self._drained_to, [_POLICY, *others] if policy else others)
+        _offer(self._drain_to, [_POLICY, *others] if policy else others)
         self._open.set_visibility(self._site in policy.get("drained", ()))
         self._about.set_text(
             "Steps take their state along; nothing is lost or comes twice. All parts stand still for a moment."
@@ -85,21 +85,21 @@ class SitePanel:
             ui.notify("Choose steps, and the site where they should run.", type="warning")
             return
         body = {"steps": list(self._steps.value), "site": self._to.value}
-        if await self._frame.done(lambda: self._api.post("/sites/move", body), "The move has begun."):
+        if await self._frame.perform(lambda: self._api.post("/sites/move", body), "The move has begun."):
             self._side.close()
 
     async def _drain(self) -> None:
-        to = self._drained_to.value
+        to = self._drain_to.value
         if not to:
             ui.notify("Choose where its steps should go.", type="warning")
             return
         body = {"site": self._site, "to": "" if to == _POLICY else to}
-        if await self._frame.done(lambda: self._api.post("/sites/drain", body), "The site is being drained."):
+        if await self._frame.perform(lambda: self._api.post("/sites/drain", body), "The site is being drained."):
             self._side.close()
 
     async def _reopen(self) -> None:
         body = {"site": self._site}
-        await self._frame.done(lambda: self._api.post("/sites/open", body), "The policy may use it again.")
+        await self._frame.perform(lambda: self._api.post("/sites/open", body), "The policy may use it again.")
 
 
 def _offer(choice: Any, options: list[str]) -> None:

@@ -33,12 +33,12 @@ def figures_of(site: Mapping[str, Any], prices: Mapping[str, float]) -> dict[str
     """Write what a site reports of itself; nothing where it says nothing, but for a price that the net has of it."""
     price, carbon, load = site.get("price"), site.get("carbon"), site.get("load")
     price = prices.get(site["name"]) if price is None else price
-    promised, own = site.get("promised") or {}, site.get("promise")
+    ledger, own = site.get("promised") or {}, site.get("promise")
     return {
         "load": "" if load is None else f"{load:.1f} of {site['cores']:g} cores",
         "price": "" if price is None else f"{price:g} an hour",
         "carbon": "" if carbon is None else f"{carbon:g} g CO₂/kWh",
-        "promised": f"{promised['held']:.2f} of {promised['capacity']:.2f}" if promised.get("held") else "",
+        "promised": f"{ledger['held']:.2f} of {ledger['capacity']:.2f}" if ledger.get("held") else "",
         "kept": "" if own is None else f"{own['kept']:,} of {own['kept'] + own['broken']:,}",
     }
 
@@ -47,24 +47,24 @@ def verdict(document: Mapping[str, Any]) -> tuple[str, str, bool]:
     """Say how the flow fares at its sites, what would help, and whether that is grave."""
     flow, sites = document["flow"], document["sites"]
     if flow is None:
-        helps = "headwater deploy PLAN with the same state folder hands each site its part."
-        return _sentence(document.get("why") or "nothing is deployed"), helps, False
+        advice = "headwater deploy PLAN with the same state folder hands each site its part."
+        return _sentence(document.get("why") or "nothing is deployed"), advice, False
     if document.get("why"):
         return f"Flow {flow['name']} is {flow['phase']}: {document['why']}.", "", flow["phase"] not in _AT_REST
-    under_way = [move for move in flow.get("moves", ()) if not is_over(move)]
-    if under_way:
-        move = under_way[-1]
+    running = [move for move in flow.get("moves", ()) if not is_over(move)]
+    if running:
+        move = running[-1]
         return f"Under way, {move['state']}: {steps_text(move['steps'])}.", f"Why: {move['why']}.", False
     away = [site["name"] for site in sites if site["steps"] and site["state"] == "away"]
     if away:
-        helps = "The others go on; records for it wait at their bridges. Is its machine on, and its network?"
-        return f"Away: {', '.join(away)}.", helps, True
+        advice = "The others go on; records for it wait at their bridges. Is its machine on, and its network?"
+        return f"Away: {', '.join(away)}.", advice, True
     wrong = [site for site in sites if site["why"]]
     if wrong:
         return f"Site {wrong[0]['name']}: {wrong[0]['why']}.", "", True
     at = sum(bool(site["steps"]) for site in sites)
-    waits = (flow.get("policy") or {}).get("waits", "")
-    return f"Flow {flow['name']} is {flow['phase']} at {at} site{'s' * (at != 1)}.", waits, False
+    reason = (flow.get("policy") or {}).get("waits", "")
+    return f"Flow {flow['name']} is {flow['phase']} at {at} site{'s' * (at != 1)}.", reason, False
 
 
 def _sentence(text: str) -> str:
@@ -85,39 +85,47 @@ def steps_text(steps: Mapping[str, Sequence[str]]) -> str:
 
 def moves_of(flow: Mapping[str, Any]) -> list[tuple[str, list[str]]]:
     """Return (id, cells) of each move, the last first; what a policy decided before the coordinator was started, too."""
-    decided = {each["id"]: each for each in (flow.get("policy") or {}).get("decisions", ())}
-    known = {move["id"]: move for move in flow.get("moves", ())}
-    older = [_decided(each, flow) for id, each in decided.items() if id not in known]
-    rows = [*older, *(_moved(move, decided.get(move["id"])) for move in known.values())]
+    decisions = {each["id"]: each for each in (flow.get("policy") or {}).get("decisions", ())}
+    moves = {move["id"]: move for move in flow.get("moves", ())}
+    older = [_decision_row(each, flow) for id, each in decisions.items() if id not in moves]
+    rows = [*older, *(_move_row(move, decisions.get(move["id"])) for move in moves.values())]
     return rows[::-1]
 
 
-def _moved(move: Mapping[str, Any], decision: Mapping[str, Any] | None) -> tuple[str, list[str]]:
+def _move_row(move: Mapping[str, Any], decision: Mapping[str, Any] | None) -> tuple[str, list[str]]:
     gap = "" if move["gap_s"] is None else milliseconds(1000 * move["gap_s"])
     state = f"{move['state']}: {move['undone']}" if move["undone"] else str(move["state"])
-    hoped = "" if decision is None else _hoped(decision)
-    return move["id"], [_clock(move["at_s"]), move["by"], steps_text(move["steps"]), move["why"], state, gap, hoped]
+    expectation = "" if decision is None else _expectation(decision)
+    return move["id"], [
+        _clock(move["at_s"]),
+        move["by"],
+        steps_text(move["steps"]),
+        move["why"],
+        state,
+        gap,
+        expectation,
+    ]
 
 
-def _decided(decision: Mapping[str, Any], flow: Mapping[str, Any]) -> tuple[str, list[str]]:
-    came = decision["came"] or {}
-    gap = "" if came.get("gap_s") is None else milliseconds(1000 * came["gap_s"])
-    state = f"came to nothing: {came['undone']}" if came.get("undone") else "done" if came else ""
+def _decision_row(decision: Mapping[str, Any], flow: Mapping[str, Any]) -> tuple[str, list[str]]:
+    outcome = decision["came"] or {}
+    gap = "" if outcome.get("gap_s") is None else milliseconds(1000 * outcome["gap_s"])
+    state = f"came to nothing: {outcome['undone']}" if outcome.get("undone") else "done" if outcome else ""
     by, steps = flow["policy"]["name"], steps_text(decision["moves"])
-    return decision["id"], [_clock(decision["at_s"]), by, steps, decision["why"], state, gap, _hoped(decision)]
+    return decision["id"], [_clock(decision["at_s"]), by, steps, decision["why"], state, gap, _expectation(decision)]
 
 
-def _hoped(decision: Mapping[str, Any]) -> str:
+def _expectation(decision: Mapping[str, Any]) -> str:
     """Tell what was expected of a decision, and what came."""
-    came = (decision["came"] or {}).get("measures", {})
-    told = []
+    measures = (decision["came"] or {}).get("measures", {})
+    parts = []
     for name, (was, should) in decision["expects"].items():
-        then = f", came {_figure(came[name])}" if name in came else ""
-        told.append(f"{name} {_figure(was)} → {_figure(should)}{then}")
+        then = f", came {_figure(measures[name])}" if name in measures else ""
+        parts.append(f"{name} {_figure(was)} → {_figure(should)}{then}")
     for name, (was, now) in decision.get("measured", {}).items():
         if now is not None:
-            told.append(f"{name} measured {'unknown' if was is None else _figure(was)} → {_figure(now)}")
-    return "; ".join(told)
+            parts.append(f"{name} measured {'unknown' if was is None else _figure(was)} → {_figure(now)}")
+    return "; ".join(parts)
 
 
 def _figure(value: float | None) -> str:

@@ -30,7 +30,7 @@ class StepPanel:
         self._frame, self._api, self._name = frame, frame.api, frame.flow
         self._step = ""
         self._steps: dict[str, StepNow] = {}
-        self._drawn: dict[str, Any] = {}
+        self._nodes: dict[str, Any] = {}
         self._kinds: dict[str, str] = {}
         self._side = Side("side-title")
         with self._side:
@@ -43,8 +43,8 @@ class StepPanel:
             with ui.element("div").classes("hw-row"):
                 title("Records")
                 ui.element("div").classes("hw-grow")
-                self._look = ui.button("Show the next few", on_click=self._records).props("outline dense no-caps")
-            self._shown = ui.element("div")
+                self._look = ui.button("Show the next few", on_click=self._show_records).props("outline dense no-caps")
+            self._record_area = ui.element("div")
             title("Dead letters")
             self._dead = ui.element("div")
 
@@ -53,32 +53,32 @@ class StepPanel:
         if step not in self._steps:
             return
         self._step = step
-        self._shown.clear()
-        with self._shown:
+        self._record_area.clear()
+        with self._record_area:
             ui.label("Nobody looks at records unless asked: the button waits up to 3 s for some to pass.").classes(
                 "hw-soft hw-small"
             )
         self._write()
         self._side.open()
         try:
-            await self._past()
-            await self._letters()
+            await self._show_history()
+            await self._show_letters()
         except ApiError as error:
             ui.notify(str(error), type="negative")
 
     def show(self, steps: Sequence[StepNow], graph: Any) -> None:
         """Take how the steps fare now."""
         self._steps = {step.name: step for step in steps}
-        self._drawn = {step["name"]: step for step in graph["steps"]}
+        self._nodes = {step["name"]: step for step in graph["steps"]}
         self._kinds = kinds_of(graph)
         if self._side.is_open and self._step in self._steps:
             self._write()
 
     def _write(self) -> None:
-        step, drawn = self._steps[self._step], self._drawn[self._step]
+        step, node = self._steps[self._step], self._nodes[self._step]
         self._side.name(step.name)
-        self._does.set_text(f"{drawn['kind']}: {drawn['does']}" if drawn["does"] else drawn["kind"])
-        self._line.set_text(f"written at {drawn['line']}" if drawn["line"] else "")
+        self._does.set_text(f"{node['kind']}: {node['does']}" if node["does"] else node["kind"])
+        self._line.set_text(f"written at {node['line']}" if node["line"] else "")
         cells = {
             "state": f"{step.state}: busy {percent(step.busy)}, waiting {percent(step.waiting)}, idle {percent(step.idle)}",
             "in, out": f"{rate(step.in_hz)}, {rate(step.out_hz)}",
@@ -94,15 +94,15 @@ class StepPanel:
             cells["held back"] = percent(step.held)
         self._figures.show([(label, (label, text)) for label, text in cells.items()])
 
-    async def _past(self) -> None:
+    async def _show_history(self) -> None:
         history = await self._api.get(of_flow(self._name, "metrics", f"history?seconds={_SPAN_S}"), 4.0)
         times, rates, queues = [], [], []
         for sample in history:
-            found = next((step for step in sample["last"]["steps"] if step["name"] == self._step), None)
-            if found is not None:
+            counts = next((step for step in sample["last"]["steps"] if step["name"] == self._step), None)
+            if counts is not None:
                 times.append(datetime.fromtimestamp(sample["at"]).strftime("%H:%M:%S"))
-                rates.append(round(found["in"] / max(sample["last"]["at_s"], 1e-9), 1))
-                queues.append(found["queue"])
+                rates.append(round(counts["in"] / max(sample["last"]["at_s"], 1e-9), 1))
+                queues.append(counts["queue"])
         self._chart.options.clear()
         self._chart.options.update(self._options(times, rates, queues))
         self._chart.update()
@@ -130,38 +130,41 @@ class StepPanel:
             ],
         }
 
-    async def _records(self) -> None:
+    async def _show_records(self) -> None:
         self._look.props("loading")
-        asked = urlencode({"step": self._step, "limit": _RECORDS})
+        query = urlencode({"step": self._step, "limit": _RECORDS})
         try:
-            found = await self._api.get(of_flow(self._name, f"records?{asked}"), patience_s=15.0)
+            records = await self._api.get(of_flow(self._name, f"records?{query}"), patience_s=15.0)
         except ApiError as error:
-            found = None
+            records = None
             ui.notify(str(error), type="negative", multi_line=True)
         self._look.props(remove="loading")
-        self._shown.clear()
-        if found is None:
+        self._record_area.clear()
+        if records is None:
             return
-        with self._shown:
-            if not found["in"] and not found["out"]:
+        with self._record_area:
+            if not records["in"] and not records["out"]:
                 ui.label("No record passed in 3 s.").classes("hw-soft")
             for way, head in (("in", "taken in"), ("out", "given out")):
-                if found[way]:
+                if records[way]:
                     ui.label(head).classes("hw-soft hw-small")
                     with ui.element("div").classes("hw-scroll"):
-                        records_table(found[way], self._kinds)
+                        records_table(records[way], self._kinds)
 
-    async def _letters(self) -> None:
-        asked = urlencode({"step": self._step, "limit": 3})
-        found = await self._api.get(of_flow(self._name, f"dead?{asked}"), 0.9)
+    async def _show_letters(self) -> None:
+        query = urlencode({"step": self._step, "limit": 3})
+        document = await self._api.get(of_flow(self._name, f"dead?{query}"), 0.9)
         self._dead.clear()
         with self._dead:
-            if not found["letters"]:
+            if not document["letters"]:
                 ui.label("No record broke this step.").classes("hw-soft")
                 return
             letters = Table((Column("number"), Column("error", "wide"), Column("record", "wide")))
             letters.show(
-                [(each["id"], (str(each["id"]), each["error"], as_text(each["record"]))) for each in found["letters"]]
+                [
+                    (each["id"], (str(each["id"]), each["error"], as_text(each["record"])))
+                    for each in document["letters"]
+                ]
             )
             ui.link("Look at all, edit, replay", f"/dead/{quote(self._name, safe='')}")
 

@@ -33,13 +33,14 @@ class Table(ui.element, component="table.js"):  # type: ignore[misc, call-arg]
         if on_pick is not None:
             self.on("pick", lambda event: on_pick(event.args))
 
-    def show(self, rows: Sequence[tuple[Any, Sequence[str]]], chosen: Any = None) -> None:
+    def show(self, rows: Sequence[tuple[Any, Sequence[str]]], selection: Any = None) -> None:
         """Show (key, cells) of each row."""
         if self._spare:
-            kept = [at for at in range(len(self._columns)) if any(cells[at] for _, cells in rows)]
-            self._props["columns"] = [asdict(self._columns[at]) for at in kept]
-            rows = [(key, [cells[at] for at in kept]) for key, cells in rows]
+            columns = [at for at in range(len(self._columns)) if any(cells[at] for _, cells in rows)]
+            self._props["columns"] = [asdict(self._columns[at]) for at in columns]
+            rows = [(key, [cells[at] for at in columns]) for key, cells in rows]
         self._props["rows"] = [
-            {"key": key, "cells": list(cells), "chosen": chosen is not None and key == chosen} for key, cells in rows
+            {"key": key, "cells": list(cells), "chosen": selection is not None and key == selection}
+            for key, cells in rows
         ]
         self.update()

@@ -131,11 +131,11 @@ def test_a_folder_that_another_run_has_taken_meanwhile_is_left_to_it(folder, tmp
 
 def test_a_note_beside_a_log_is_there_again(folder):
     log = filled(folder, 1)
-    assert log.noted("name", lambda: b"mine") == b"mine"
+    assert log.note("name", lambda: b"mine") == b"mine"
     shutil.rmtree(folder)
     log.look_again()
     log.close()
-    assert Log(folder).noted("name", lambda: b"other") == b"mine"
+    assert Log(folder).note("name", lambda: b"other") == b"mine"
 
 
 def test_a_log_to_which_nothing_is_appended_is_there_again_by_itself(folder):

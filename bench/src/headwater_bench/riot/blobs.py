@@ -13,7 +13,7 @@ from headwater.data.batch import Batch
 from headwater.data.schema import Schema
 from headwater.errors import InputError
 from headwater.flow.endpoints import DeliverySemantics, Refused
-from headwater.io.urls import shown
+from headwater.io.urls import without_password
 
 
 class BlobStore:
@@ -52,7 +52,7 @@ class BlobStore:
             raise InputError(f"cannot get {name!r} from {self}: {error}") from error
 
     def __str__(self) -> str:
-        return shown(self.place)
+        return without_password(self.place)
 
 
 class PutBlobs:

@@ -20,7 +20,7 @@ from headwater.deploy.api.requests import (
 )
 from headwater.deploy.api.schemas import SCHEMAS
 from headwater.deploy.api.sites import Sites
-from headwater.serve.openapi import described
+from headwater.serve.openapi import openapi_document
 from headwater.serve.routes import RefusalError, Request, Response, Route, document
 
 _API = "/api/v1"
@@ -58,7 +58,7 @@ def read_body(request: Request, kind: type[T]) -> T:
 
 
 def _openapi(request: Request) -> Response:
-    return document(described(request.service.routes, "Sites of a flow, and plans", SCHEMAS))
+    return document(openapi_document(request.service.routes, "Sites of a flow, and plans", SCHEMAS))
 
 
 def _status(request: Request) -> Response:

@@ -20,7 +20,7 @@ from headwater.deploy.bridge.outbound import Outbound, Sender
 from headwater.deploy.bridge.room import Room
 from headwater.errors import InputError
 from headwater.flow.endpoints import DeliverySemantics, Ledger, Refused, Transaction
-from headwater.io.sifting import sifted
+from headwater.io.sifting import sift
 
 log = logging.getLogger(__name__)
 
@@ -181,7 +181,7 @@ class _Writing:
         """Send records; those that have no form outside the process are refused."""
         sent, refused = Batch(batch.columns, batch.length, batch.stamps), None  # how far time has come is told apart
         if self._sifts:
-            _, sent, refused = sifted(sent, pack)
+            _, sent, refused = sift(sent, pack)
         if sent.length:
             self._outbound.put(sent)
         return refused

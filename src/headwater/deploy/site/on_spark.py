@@ -19,7 +19,7 @@ from headwater.engine.checkpoint.store import Store
 from headwater.errors import HeadwaterError
 from headwater.flow.flow import Flow
 from headwater.flow.steps import Write
-from headwater.io.move_marker import moved_to
+from headwater.io.move_marker import read_move
 from headwater.metrics import Report, Sample
 from headwater.serve.home import FlowHome
 
@@ -84,7 +84,7 @@ def _finish(flow: Flow, folder: Path, master: str | None, settings: Mapping[str,
 def _is_over(home: FlowHome) -> bool:
     """Say whether what Spark has does not count any more."""
     folder = spark_folder(home)
-    return folder.exists() and moved_to(folder) is not None
+    return folder.exists() and read_move(folder) is not None
 
 
 def _fresh(flow: Flow, checkpoint: Path) -> list[str]:

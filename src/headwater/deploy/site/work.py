@@ -129,7 +129,7 @@ class Work:
 
     def on_change(self, told: Callable[[], None]) -> None:
         """Have something called, by any thread, when a part is not what it was."""
-        self._service.changed = told
+        self._service.on_change = told
 
     def hello(self) -> Hello:
         """Return the site's first word to a coordinator; what one before it was sent may be lost."""

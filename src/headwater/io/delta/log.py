@@ -88,9 +88,9 @@ class DeltaTable:
         names = self._place.names(FOLDER)
         commits = {int(name[:20]) for name in names if re.fullmatch(r"\d{20}\.json", name)}
         last = max(commits, default=self.version) if up_to is None else up_to
-        found = last_summary(names, last if up_to is not None else None)
-        if found is not None and found[0] > self.version:
-            self.version, parts = found
+        latest = last_summary(names, last if up_to is not None else None)
+        if latest is not None and latest[0] > self.version:
+            self.version, parts = latest
             for part in parts:
                 self._play(actions_of(self._place.raw(f"{FOLDER}/{part}")))
         while self.version < last and self.version + 1 in commits:
@@ -103,16 +103,16 @@ class DeltaTable:
 
     def _play(self, actions: Iterable[Action]) -> None:
         for action in actions:
-            if found := action.get("add"):
-                self.files[found["path"]] = found
-            elif found := action.get("remove"):
-                self.files.pop(found["path"], None)
-            elif found := action.get("txn"):
-                self.writers[found["appId"]] = found["version"]
-            elif found := action.get("metaData"):
-                self.metadata = found
-            elif found := action.get("protocol"):
-                self.protocol = found
+            if content := action.get("add"):
+                self.files[content["path"]] = content
+            elif content := action.get("remove"):
+                self.files.pop(content["path"], None)
+            elif content := action.get("txn"):
+                self.writers[content["appId"]] = content["version"]
+            elif content := action.get("metaData"):
+                self.metadata = content
+            elif content := action.get("protocol"):
+                self.protocol = content
 
     def _check(self) -> None:
         """Refuse tables that take more than is known here."""
@@ -141,19 +141,19 @@ class DeltaLog(DeltaTable):
     def add(self, part: int, files: Mapping[str, int], records: int) -> None:
         """Add the files of a part, by name and with their bytes: all of them at once, unless they are there."""
         now_ms = round(time.time() * 1000)
-        added = [
+        additions = [
             {"add": {"path": name, "partitionValues": {}, "size": size, "modificationTime": now_ms, "dataChange": True}}
             for name, size in files.items()
         ]
-        if len(added) == 1:
-            added[0]["add"]["stats"] = json.dumps({"numRecords": records})
-        told = {"timestamp": now_ms, "operation": "STREAMING UPDATE", "engineInfo": "headwater"}
-        done = {"appId": self._writer, "version": part, "lastUpdated": now_ms}
+        if len(additions) == 1:
+            additions[0]["add"]["stats"] = json.dumps({"numRecords": records})
+        commit_info = {"timestamp": now_ms, "operation": "STREAMING UPDATE", "engineInfo": "headwater"}
+        transaction = {"appId": self._writer, "version": part, "lastUpdated": now_ms}
         for _ in range(_TRIES):
             if self.committed >= part:
                 return
             first = [] if self.metadata else self._founding(now_ms)
-            if self._put([{"commitInfo": told}, *first, {"txn": done}, *added]):
+            if self._put([{"commitInfo": commit_info}, *first, {"txn": transaction}, *additions]):
                 self._summarise()
                 return
             self._catch_up()  # somebody else has added something
@@ -188,8 +188,8 @@ class DeltaLog(DeltaTable):
                 f"versions up to {_WRITER} are written"
             )
         if self.metadata.get("partitionColumns"):
-            named = ", ".join(self.metadata["partitionColumns"])
-            raise InputError(f"cannot write {self._place}: it lies in folders by {named}; one without is written")
+            columns = ", ".join(self.metadata["partitionColumns"])
+            raise InputError(f"cannot write {self._place}: it lies in folders by {columns}; one without is written")
         if '"delta.' in self.metadata["schemaString"]:
             raise InputError(f"cannot write {self._place}: its columns have rules that only Delta itself keeps")
         there, ours = (_fields(text) for text in (self.metadata["schemaString"], self._columns))

@@ -16,7 +16,7 @@ from headwater.io.delta import FOLDER
 from headwater.io.delta.log import DeltaTable, Folder, commit_of
 from headwater.io.delta.summary import Action
 from headwater.io.files import explained
-from headwater.io.ranges.files import FileRanges, check_columns, taken_out
+from headwater.io.ranges.files import FileRanges, check_columns, removal_error
 
 _RECORDS = 2**14  # in a batch
 
@@ -27,10 +27,10 @@ class DeltaRanges(FileRanges):
     An offset counts the files of the version that it names; those of versions before it are read.
     """
 
-    def __init__(self, path: Path, schema: Schema, wanted: RangeRequest, *, follow: bool) -> None:
-        super().__init__(schema, wanted, follow=follow)
+    def __init__(self, path: Path, schema: Schema, request: RangeRequest, *, follow: bool) -> None:
+        super().__init__(schema, request, follow=follow)
         self._path = path.absolute()
-        self._known: dict[
+        self._cache: dict[
             tuple[int, bool], list[Action]
         ] = {}  #: files of versions, the first of which has all before it
 
@@ -55,16 +55,16 @@ class DeltaRanges(FileRanges):
             with parquet().ParquetFile(path) as file:
                 there = [name for name in self._schema if name in file.schema_arrow.names]
                 for rows in file.iter_batches(_RECORDS, columns=there):
-                    yield batch_of(_completed(rows, self._schema, values), self._schema)
+                    yield batch_of(_complete(rows, self._schema, values), self._schema)
         except OSError as error:
             raise explained(error, path, "read") from error
 
     def _files(self, at: Offset) -> list[Action]:
         key = at["version"], at["version"] == at["first"]
-        if key not in self._known:
-            self._known = {each: files for each, files in self._known.items() if each[1]}  # and of the last one only
-            self._known[key] = self._all_of(key[0]) if key[1] else self._added_by(key[0])
-        return self._known[key]
+        if key not in self._cache:
+            self._cache = {each: files for each, files in self._cache.items() if each[1]}  # and of the last one only
+            self._cache[key] = self._all_of(key[0]) if key[1] else self._added_by(key[0])
+        return self._cache[key]
 
     def _behind(self, at: Offset) -> Offset | None:
         version = at["version"] + 1
@@ -84,9 +84,9 @@ class DeltaRanges(FileRanges):
 
     def _added_by(self, version: int) -> list[Action]:
         actions = commit_of(Folder(self._path), version)
-        gone = [each["remove"] for each in actions if "remove" in each and each["remove"].get("dataChange", True)]
-        if gone:
-            raise taken_out(self._path, f"version {version}")
+        removals = [each["remove"] for each in actions if "remove" in each and each["remove"].get("dataChange", True)]
+        if removals:
+            raise removal_error(self._path, f"version {version}")
         return [each["add"] for each in actions if "add" in each and each["add"].get("dataChange", True)]
 
     def _check(self, table: DeltaTable) -> None:
@@ -99,11 +99,11 @@ class DeltaRanges(FileRanges):
 
 def _values(file: Action) -> tuple[tuple[str, str | None], ...]:
     """Return the columns whose value all records of a file have, which is not in the file."""
-    said = file.get("partitionValues") or {}
-    return tuple(said.items() if isinstance(said, dict) else map(tuple, said))
+    values = file.get("partitionValues") or {}
+    return tuple(values.items() if isinstance(values, dict) else map(tuple, values))
 
 
-def _completed(rows: Any, schema: Schema, values: dict[str, str | None]) -> Any:
+def _complete(rows: Any, schema: Schema, values: dict[str, str | None]) -> Any:
     """Return rows with all columns: of what the file does not have, the value that all of them have, or none."""
     import pyarrow as pa
 

@@ -14,13 +14,13 @@ Action = dict[str, Any]  #: what a line of a commit says
 
 def last_summary(names: Iterable[str], up_to: int | None = None) -> tuple[int, list[str]] | None:
     """Return the version of the last one that is whole, up to a version if that is said, and its files; None without any."""
-    found: dict[int, dict[int, list[str]]] = {}
+    by_version: dict[int, dict[int, list[str]]] = {}
     for name in names:
-        said = re.fullmatch(r"(\d{20})\.checkpoint(?:\.\d{10}\.(\d{10}))?\.parquet", name)
-        if said and (up_to is None or int(said[1]) <= up_to):
-            found.setdefault(int(said[1]), {}).setdefault(int(said[2] or 1), []).append(name)
-    for version in sorted(found, reverse=True):
-        for count, parts in found[version].items():
+        match = re.fullmatch(r"(\d{20})\.checkpoint(?:\.\d{10}\.(\d{10}))?\.parquet", name)
+        if match and (up_to is None or int(match[1]) <= up_to):
+            by_version.setdefault(int(match[1]), {}).setdefault(int(match[2] or 1), []).append(name)
+    for version in sorted(by_version, reverse=True):
+        for count, parts in by_version[version].items():
             if len(parts) == count:
                 return version, sorted(parts)
     return None
@@ -29,7 +29,7 @@ def last_summary(names: Iterable[str], up_to: int | None = None) -> tuple[int, l
 def actions_of(data: bytes) -> Iterator[Action]:
     """Return what a file of one says."""
     for row in parquet().read_table(io.BytesIO(data)).to_pylist():
-        yield {name: said for name, said in row.items() if said is not None}
+        yield {name: value for name, value in row.items() if value is not None}
 
 
 def summary(protocol: Action, metadata: Action, writers: Mapping[str, int], files: list[Action]) -> bytes:
@@ -59,18 +59,18 @@ def summary(protocol: Action, metadata: Action, writers: Mapping[str, int], file
     }
     rows: list[Action] = [{"protocol": protocol}, {"metaData": metadata}]
     rows += [{"txn": {"appId": name, "version": part}} for name, part in writers.items()]
-    rows += [{"add": {**found, "dataChange": False}} for found in files]
+    rows += [{"add": {**file, "dataChange": False}} for file in files]
     columns = {
         name: pa.array([_only(row.get(name), fields) for row in rows], pa.struct(fields))
         for name, fields in kinds.items()
     }
-    written = io.BytesIO()
-    parquet().write_table(pa.table(columns), written)
-    return written.getvalue()
+    buffer = io.BytesIO()
+    parquet().write_table(pa.table(columns), buffer)
+    return buffer.getvalue()
 
 
-def _only(said: Action | None, fields: list[tuple[str, Any]]) -> Action | None:
-    return None if said is None else {name: _pairs(said.get(name)) for name, _ in fields}
+def _only(action: Action | None, fields: list[tuple[str, Any]]) -> Action | None:
+    return None if action is None else {name: _pairs(action.get(name)) for name, _ in fields}
 
 
 def _pairs(value: Any) -> Any:

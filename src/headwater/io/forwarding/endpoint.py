@@ -93,12 +93,12 @@ def forward(
     the flow ends, what still waits is sent for `linger` at most, and the rest by the next run with this folder. After a
     crash a few records may come twice.
     """
-    for name, given, known in (
+    for name, value, choices in (
         ("full", full, ("hold", "drop oldest", "drop lowest")),
         ("order", order, ("oldest", "newest")),
     ):
-        if given not in known:
-            raise FlowError(f"{name} is one of {listed(known)}; got {given!r}{suggestion(str(given), known)}")
+        if value not in choices:
+            raise FlowError(f"{name} is one of {listed(choices)}; got {value!r}{suggestion(str(value), choices)}")
     if (full == "drop lowest") != (priority is not None):
         raise FlowError("full='drop lowest' goes with priority=, the column that says what is dropped first")
     bounds = Bounds(nbytes(bytes), None if age is None else microseconds(age) / 1e6, full)

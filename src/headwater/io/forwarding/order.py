@@ -21,8 +21,8 @@ class Oldest:
         """Return the entries to send now."""
         return self._consumer.read(_BYTES)
 
-    def sent(self, entries: list[Entry]) -> None:
-        """Need them no more."""
+    def on_sent(self, entries: list[Entry]) -> None:
+        """Release these entries."""
         self._consumer.release(entries[-1].position + 1)
 
     def again(self) -> None:
@@ -44,26 +44,26 @@ class Newest:
     def __init__(self, log: Log, consumer: Consumer, folder: str) -> None:
         self._log, self._consumer = log, consumer
         self._file = f"{folder}/sent"
-        self._seen = log.synced
+        self._end = log.synced
         #: positions that are not sent, from and to; never changed in place, since who drops entries looks at it too
-        self._left: list[tuple[int, int]] = _without([(consumer.released, self._seen)], self._noted())
+        self._unsent: list[tuple[int, int]] = _without([(consumer.released, self._end)], self._read_sent_ranges())
         self.lost = 0  #: entries that were damaged
         consumer.needs = self._needs
 
     def next(self) -> list[Entry]:
         """Return the entries to send now."""
         synced = self._log.synced
-        if synced > self._seen:
-            self._left = _joined([*self._left, (self._seen, synced)])
-            self._seen = synced
-        while self._left:
-            start, stop = self._left[-1]
+        if synced > self._end:
+            self._unsent = _merge([*self._unsent, (self._end, synced)])
+            self._end = synced
+        while self._unsent:
+            start, stop = self._unsent[-1]
             first = max(start, stop - _ENTRIES)
             reader = self._log.reader(first)
             entries: list[Entry] = []
             try:
-                while reader.position < stop and (found := reader.read(_BYTES)):
-                    entries += [entry for entry in found if entry.position < stop]
+                while reader.position < stop and (chunk := reader.read(_BYTES)):
+                    entries += [entry for entry in chunk if entry.position < stop]
             finally:
                 reader.close()
             self.lost += reader.lost
@@ -72,25 +72,25 @@ class Newest:
             self._forget(first, stop)  # dropped, all of them
         return []
 
-    def sent(self, entries: list[Entry]) -> None:
-        """Need them no more, nor those between them, which are gone."""
+    def on_sent(self, entries: list[Entry]) -> None:
+        """Release these entries, and those between them, which are gone."""
         self._forget(entries[-1].position, entries[0].position + 1)
 
     def again(self) -> None:
         """Nothing to do: it always begins with what is not sent."""
 
     def _needs(self, position: int) -> bool:
-        return position >= self._seen or any(start <= position < stop for start, stop in self._left)
+        return position >= self._end or any(start <= position < stop for start, stop in self._unsent)
 
     def _forget(self, start: int, stop: int) -> None:
-        self._left = _without(self._left, [(start, stop)])
-        needed = self._left[0][0] if self._left else self._seen
-        sent = _without([(needed, self._seen)], self._left)
+        self._unsent = _without(self._unsent, [(start, stop)])
+        lowest = self._unsent[0][0] if self._unsent else self._end
+        sent_ranges = _without([(lowest, self._end)], self._unsent)
         with open(self._file, "wb") as file:
-            file.write(msgspec.msgpack.encode(sent))
-        self._consumer.release(needed)
+            file.write(msgspec.msgpack.encode(sent_ranges))
+        self._consumer.release(lowest)
 
-    def _noted(self) -> list[tuple[int, int]]:
+    def _read_sent_ranges(self) -> list[tuple[int, int]]:
         try:
             with open(self._file, "rb") as file:
                 return msgspec.msgpack.decode(file.read(), type=list[tuple[int, int]])
@@ -98,28 +98,28 @@ class Newest:
             return []
 
 
-def _joined(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
+def _merge(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
     """Return the same positions in ranges that do not touch.
 
-    >>> _joined([(0, 2), (2, 5), (7, 8)])
+    >>> _merge([(0, 2), (2, 5), (7, 8)])
     [(0, 5), (7, 8)]
     """
-    made: list[tuple[int, int]] = []
+    merged: list[tuple[int, int]] = []
     for start, stop in sorted(ranges):
-        if made and start <= made[-1][1]:
-            made[-1] = made[-1][0], max(stop, made[-1][1])
+        if merged and start <= merged[-1][1]:
+            merged[-1] = merged[-1][0], max(stop, merged[-1][1])
         elif start < stop:
-            made.append((start, stop))
-    return made
+            merged.append((start, stop))
+    return merged
 
 
-def _without(ranges: list[tuple[int, int]], taken: list[tuple[int, int]]) -> list[tuple[int, int]]:
+def _without(ranges: list[tuple[int, int]], holes: list[tuple[int, int]]) -> list[tuple[int, int]]:
     """Return what is left of some ranges.
 
     >>> _without([(0, 10)], [(3, 5), (9, 12)])
     [(0, 3), (5, 9)]
     """
-    for start, stop in taken:
+    for start, stop in holes:
         ranges = [
             part
             for low, high in ranges

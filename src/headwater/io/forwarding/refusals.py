@@ -18,13 +18,13 @@ log = logging.getLogger(__name__)
 _BOUNDS = Bounds(64 * 10**6, full="drop oldest")
 
 
-def keep_refused(folder: Path, sink: str, batch: Batch, refused: Refused) -> None:
+def keep_refused(folder: Path, sink: str, batch: Batch, refusals: Refused) -> None:
     """Keep what a sink will never take, with its reasons, in the folder `refused`, and say so.
 
     They are dead letters of the sink, by what it is called: nobody here knows the name of its step.
     """
-    rows, store = sorted(refused), DeadLetterFolder(folder / "refused", _BOUNDS)
-    reasons = [refused[row] for row in rows]
+    rows, store = sorted(refusals), DeadLetterFolder(folder / "refused", _BOUNDS)
+    reasons = [refusals[row] for row in rows]
     log.warning("%s refuses %d records: %s; see headwater dead list %s", sink, len(rows), reasons[0], store)
     writer = store.writer()
     try:

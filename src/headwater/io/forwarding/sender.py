@@ -17,7 +17,7 @@ from headwater.data.frames import unpack_frame
 from headwater.data.jit import answering_at_once
 from headwater.errors import InputError
 from headwater.flow.endpoints import Refused, Writer, flush, gathers, keyed_write_of
-from headwater.io.forwarding.troubles import Troubles, is_slip, told
+from headwater.io.forwarding.troubles import Troubles, error_line, is_slip
 from headwater.io.log import Entry
 
 log = logging.getLogger(__name__)
@@ -34,8 +34,8 @@ class SendOrder(Protocol):
     def next(self) -> list[Entry]:
         """Return the entries to send now."""
 
-    def sent(self, entries: list[Entry]) -> None:
-        """Hear that they are where they belong."""
+    def on_sent(self, entries: list[Entry]) -> None:
+        """Take note that entries have arrived."""
 
     def again(self) -> None:
         """Hand out again what was handed out and not sent."""
@@ -59,7 +59,7 @@ class Sender:
 
     def __init__(
         self,
-        turns: SendOrder,
+        order: SendOrder,
         opening: Callable[[], Writer],
         on_refused: Callable[[Batch, Refused], None],
         first: Callable[[], int],
@@ -73,7 +73,7 @@ class Sender:
         all_or_none: bool,
     ) -> None:
         """`on_room` is called when there may be more room than before: some records are sent, or only time has passed."""
-        self._turns, self._opening, self._on_refused, self._first = turns, opening, on_refused, first
+        self._order, self._opening, self._on_refused, self._first = order, opening, on_refused, first
         self._name, self._key, self._rate = name, key, rate
         self._is_too_old, self._on_room = is_too_old, on_room
         self._is_its_turn, self._all_or_none = is_its_turn, all_or_none
@@ -82,21 +82,21 @@ class Sender:
         self.dropped: Counter[str] = Counter()
         self._writer: Writer | None = None
         self._entries: list[Entry] = []
-        self._done = 0  # of these, how many the writer has
+        self._sent_count = 0  # of these, how many the writer has
         self._hand = _Hand()  # what became of these
         self._flushing = False  # whether the writer is at work on all of these together
         self._set_apart: dict[int, str] = {}  # entries at which the sink breaks, and how
         self._due_s = 0.0  # when the rate lets the next entry go
         self._until_s: float | None = None  # once it is to end: when at the latest
-        self._changed = Condition()
+        self._condition = Condition()
         self._thread = Thread(target=self._run, name="headwater-forward", daemon=True)
         self._thread.start()
 
     def close(self, linger_s: float) -> bool:
         """Send what waits, for so long at most and while the sink takes it; False if the thread hangs in the sink."""
-        with self._changed:
+        with self._condition:
             self._until_s = time.monotonic() + linger_s
-            self._changed.notify_all()
+            self._condition.notify_all()
         self._thread.join(linger_s + 10)
         return not self._thread.is_alive()
 
@@ -109,7 +109,7 @@ class Sender:
                         break
                     self._wait(_LOOK_S)
             except Exception as error:  # a sink of anybody's own may raise anything, and it must not stop the sending
-                self._failed(error)
+                self._on_failure(error)
         self._leave()
 
     def _is_over(self) -> bool:
@@ -119,25 +119,25 @@ class Sender:
     def _step(self) -> bool:
         """Send the next entries; False if there are none."""
         if not self._entries:
-            self._entries = self._turns.next()
+            self._entries = self._order.next()
         if not self._entries:
             return False
         if self._writer is None:
             self._writer = self._opening()
-        for entry in self._entries[self._done :]:
+        for entry in self._entries[self._sent_count :]:
             if not self._is_its_turn(entry.position):
                 self._flush()
                 self._put_back()
                 self._wait(_LOOK_S)
                 return True
-            if not self._paced(entry):
+            if not self._pace(entry):
                 return True
             if entry.position >= self._first():  # else it was dropped meanwhile, and counted
                 self._send(entry)
-            self._done += 1
+            self._sent_count += 1
         self._flush()
         went_well = self._hand.taken > 0 or not self._set_apart
-        self._arrived(self._entries)
+        self._on_arrival(self._entries)
         if went_well:
             self.troubles.over()
         return True
@@ -155,12 +155,12 @@ class Sender:
             return
         batch = unpack_frame(entry.data)
         if entry.position in self._set_apart:
-            refused = self._at_fault(batch, self._set_apart[entry.position])
+            refusals = self._at_fault(batch, self._set_apart[entry.position])
         else:
-            refused = self._write(batch, entry.position) or {}
-        if refused:
-            self._hand.refused.append((batch, refused))
-        self._hand.taken += batch.length - len(refused)
+            refusals = self._write(batch, entry.position) or {}
+        if refusals:
+            self._hand.refused.append((batch, refusals))
+        self._hand.taken += batch.length - len(refusals)
 
     def _at_fault(self, batch: Batch, why: str) -> Refused:
         """Return the records at which the sink breaks, after writing the others where that can be told."""
@@ -168,7 +168,7 @@ class Sender:
             return dict.fromkeys(range(batch.length), why)
         assert self._writer is not None
         middle = batch.length // 2
-        refused: Refused = {}
+        refusals: Refused = {}
         for first, stop in ((0, middle), (middle, batch.length)):
             part = batch.slice(first, stop)
             try:
@@ -176,9 +176,9 @@ class Sender:
             except Exception as error:
                 if not is_slip(error):
                     raise
-                unfit = self._at_fault(part, told(error))
-            refused |= {first + row: said for row, said in unfit.items()}
-        return refused
+                unfit = self._at_fault(part, error_line(error))
+            refusals |= {first + row: reason for row, reason in unfit.items()}
+        return refusals
 
     def _write(self, batch: Batch, position: int) -> Refused | None:
         """Write records, by a name that is the same whenever they are sent where the other side can know it."""
@@ -188,7 +188,7 @@ class Sender:
         assert self._writer is not None
         return self._writer.write(batch)
 
-    def _paced(self, entry: Entry) -> bool:
+    def _pace(self, entry: Entry) -> bool:
         """Wait until the rate lets an entry go; False if it is time to end instead."""
         if self._rate is None:
             return True
@@ -199,10 +199,10 @@ class Sender:
         self._due_s = max(self._due_s, time.monotonic() - 0.1) + entry.nbytes / self._rate
         return True
 
-    def _failed(self, error: Exception) -> None:
-        blamed = self._blamed()
-        if self.troubles.failed(error, blamed):
-            self._set_apart |= dict.fromkeys(blamed, told(error))
+    def _on_failure(self, error: Exception) -> None:
+        suspects = self._suspects()
+        if self.troubles.note_failure(error, suspects):
+            self._set_apart |= dict.fromkeys(suspects, error_line(error))
         failures = self.troubles.in_a_row
         renewed = is_slip(error) or failures % _ATTEMPTS == 0
         if renewed and (gathers(self._writer) or keyed_write_of(self._writer) is None):
@@ -213,13 +213,13 @@ class Sender:
         pause_s = min(_MOST_S, _FIRST_S * 2 ** min(failures - 1, 20))
         self._rest(pause_s * random.uniform(0.5, 1))
 
-    def _blamed(self) -> tuple[int, ...]:
+    def _suspects(self) -> tuple[int, ...]:
         """Return the entries that the sink was at work on when it failed; none if it was not even open."""
         flushing, self._flushing = self._flushing, False
         if self._writer is None:
             return ()
-        stop = self._done if flushing else self._done + 1
-        return tuple(entry.position for entry in self._entries[0 if flushing else self._done : stop])
+        stop = self._sent_count if flushing else self._sent_count + 1
+        return tuple(entry.position for entry in self._entries[0 if flushing else self._sent_count : stop])
 
     def _rest(self, seconds: float) -> None:
         """Wait before the next attempt, unless it is to end."""
@@ -234,7 +234,7 @@ class Sender:
         if writer is None:
             return
         if gathers(writer):
-            self._done, self._hand = 0, _Hand()
+            self._sent_count, self._hand = 0, _Hand()
         try:
             writer.close()
         except Exception as error:
@@ -242,42 +242,42 @@ class Sender:
 
     def _put_back(self) -> None:
         """Keep nothing in hand while the sink is away: the log may have to drop it, and counts it then."""
-        if self._done:
-            self._arrived(self._entries[: self._done])
+        if self._sent_count:
+            self._on_arrival(self._entries[: self._sent_count])
         self._entries = []
-        self._turns.again()
+        self._order.again()
 
     def _leave(self) -> None:
         """End: what the writer has of the entries in hand is done with, if it can bring it away."""
         if self._writer is None:
             return
         try:
-            if self._done:
+            if self._sent_count:
                 flush(self._writer)
-                self._arrived(self._entries[: self._done])
+                self._on_arrival(self._entries[: self._sent_count])
             writer, self._writer = self._writer, None
             writer.close()
         except Exception as error:  # what it could not bring away is in the log, and comes with the next run
             log.warning("closing %s: %s", self._name, error)
             self._drop_writer()  # else its connection lives on, and sends what the next run sends too
 
-    def _arrived(self, entries: list[Entry]) -> None:
+    def _on_arrival(self, entries: list[Entry]) -> None:
         """Be done with entries; only now what was refused is kept, and counted: those that wait are sent again."""
         hand = self._hand
         while hand.refused:
-            batch, refused = hand.refused[0]
-            self._on_refused(batch, refused)
-            self.refused += len(refused)
+            batch, refusals = hand.refused[0]
+            self._on_refused(batch, refusals)
+            self.refused += len(refusals)
             hand.refused.pop(0)
-        self._turns.sent(entries)
+        self._order.on_sent(entries)
         for entry in entries:
             self._set_apart.pop(entry.position, None)
         self.forwarded += hand.taken
         self.dropped["too old"] += hand.too_old
-        self._entries, self._done, self._hand = [], 0, _Hand()
+        self._entries, self._sent_count, self._hand = [], 0, _Hand()
         self._on_room()
 
     def _wait(self, seconds: float, *, unless_ending: bool = False) -> None:
-        with self._changed:
+        with self._condition:
             if not (unless_ending and self._until_s is not None):
-                self._changed.wait(seconds)
+                self._condition.wait(seconds)

@@ -38,12 +38,12 @@ class Troubles:
         self.attempts = 0  #: all that failed
         self.mistakes = 0  #: those that failed for a slip in the sink's own code
         self.in_a_row = 0
-        self._blamed: Sequence[int] = ()
+        self._suspects: Sequence[int] = ()
         self._slipped = False  # whether the last of them was one
         self._times = 0  # that the same records have met a slip, without another error in between
         self._warned_s = {False: -_QUIET_S, True: -_QUIET_S}
 
-    def failed(self, error: Exception, blamed: Sequence[int]) -> bool:
+    def note_failure(self, error: Exception, suspects: Sequence[int]) -> bool:
         """Take note of an attempt that failed at some records, if at any; True if these are to be set apart.
 
         So are records that meet a slip again and again: they must not be in the way of all others for ever.
@@ -52,10 +52,10 @@ class Troubles:
         self.in_a_row += 1
         slip = is_slip(error)
         self.mistakes += slip
-        self._times = self._times + 1 if slip and blamed == self._blamed else int(slip)
-        self._blamed, self._slipped = blamed, slip
+        self._times = self._times + 1 if slip and suspects == self._suspects else int(slip)
+        self._suspects, self._slipped = suspects, slip
         self._say(error, slip)
-        if not blamed or self._times < _TIMES:
+        if not suspects or self._times < _TIMES:
             return False
         self._times = 0
         return True
@@ -81,9 +81,9 @@ class Troubles:
             return
         self._warned_s[slip] = now_s
         if slip:
-            log.error("sink %s breaks by its own code, which waiting does not mend: %s", self._sink, told(error))
+            log.error("sink %s breaks by its own code, which waiting does not mend: %s", self._sink, error_line(error))
         else:
-            log.warning("records for %s wait on disk, and are tried again: %s", self._sink, told(error))
+            log.warning("records for %s wait on disk, and are tried again: %s", self._sink, error_line(error))
 
 
 def is_slip(error: Exception) -> bool:
@@ -91,6 +91,6 @@ def is_slip(error: Exception) -> bool:
     return isinstance(error, _SLIPS)
 
 
-def told(error: Exception) -> str:
+def error_line(error: Exception) -> str:
     """Return what an error says, in a line; one that is not ours with its kind and the line of the user's code."""
     return one_line(str(error) if isinstance(error, HeadwaterError) else error_text(error))

@@ -23,7 +23,7 @@ from headwater.io.forwarding.order import Newest, Oldest
 from headwater.io.forwarding.refusals import keep_refused
 from headwater.io.forwarding.sender import Sender
 from headwater.io.log import Bounds, Log, records_in
-from headwater.io.sifting import sifted
+from headwater.io.sifting import sift
 
 log = logging.getLogger(__name__)
 
@@ -58,20 +58,20 @@ class ForwardWriter(BoundedWriter):
         self._name, self._folder, self._bounds = str(sink), folder, bounds
         self._priority, self._linger_s = priority, linger_s
         self._entry_bytes = min(_ENTRY_BYTES, (bounds.nbytes or _ENTRY_BYTES) // 32)
-        self._taken = 0  # records of this run
+        self._count = 0  # records of this run
         self._warned_s = -_QUIET_S
         self._log = Log(folder, bounds, sync_every_s=_SYNC_S)
         self._consumer = self._log.consumer("sender")
-        self._turns = Newest(self._log, self._consumer, str(folder)) if newest_first else Oldest(self._consumer)
-        self._found = records_in(folder, self._consumer.needs)  # of earlier runs
+        self._order = Newest(self._log, self._consumer, str(folder)) if newest_first else Oldest(self._consumer)
+        self._count_before = records_in(folder, self._consumer.needs)  # of earlier runs
         self._sender = Sender(
-            self._turns,
+            self._order,
             lambda: sink.open(schema),
             partial(keep_refused, folder, self._name),
             lambda: self._log.first,
             name=self._name,
             # a name that a log has for good, and no other: by it and its position an entry is known to the other side
-            key=self._log.noted("name", lambda: token_hex(6).encode()).decode(),
+            key=self._log.note("name", lambda: token_hex(6).encode()).decode(),
             is_its_turn=is_its_turn,
             rate=rate,
             is_too_old=self._log.is_too_old,
@@ -81,25 +81,25 @@ class ForwardWriter(BoundedWriter):
 
     def write(self, batch: Batch) -> Refused:
         """Take the records that can be stored; a full log that holds makes this wait until there is room."""
-        refused: Refused = {}
+        refusals: Refused = {}
         for rows, priority in self._by_priority(batch):
             unfit = self._store(batch if rows is None else batch.take(rows), priority)
-            refused |= {row if rows is None else int(rows[row]): why for row, why in unfit.items()}
+            refusals |= {row if rows is None else int(rows[row]): why for row, why in unfit.items()}
         self._tell_room()
-        return refused
+        return refusals
 
     def _store(self, batch: Batch, priority: int, first: int = 0) -> Refused:
         """Append records in entries of moderate size; return those that cannot be, counted from `first`."""
         if batch.length > 1 and batch.nbytes > self._entry_bytes:
             middle = batch.length // 2
-            refused = self._store(batch.slice(0, middle), priority, first)
-            return refused | self._store(batch.slice(middle, batch.length), priority, first + middle)
-        form, kept, unfit = sifted(batch, pack)
-        if kept.length and self._log.is_too_large(len(form)):
+            refusals = self._store(batch.slice(0, middle), priority, first)
+            return refusals | self._store(batch.slice(middle, batch.length), priority, first + middle)
+        form, records, unfit = sift(batch, pack)
+        if records.length and self._log.is_too_large(len(form)):
             return {first + row: f"{len(form):,} bytes, more than the log may hold" for row in range(batch.length)}
-        if kept.length:
-            self._append(form, kept.length, priority)
-            self._taken += kept.length
+        if records.length:
+            self._append(form, records.length, priority)
+            self._count += records.length
         return {first + row: why for row, why in unfit.items()}
 
     @property
@@ -108,8 +108,8 @@ class ForwardWriter(BoundedWriter):
 
     def _share_taken(self) -> float:
         assert self._bounds.nbytes
-        waits = self._log.end > self._consumer.released  # what is sent and still on disk is in nobody's way
-        return self._log.nbytes / self._bounds.nbytes if waits else 0.0
+        is_waiting = self._log.end > self._consumer.released  # what is sent and still on disk is in nobody's way
+        return self._log.nbytes / self._bounds.nbytes if is_waiting else 0.0
 
     def _find_room(self) -> None:
         """See whether there is more room: some records are sent, or have become too old."""
@@ -126,12 +126,12 @@ class ForwardWriter(BoundedWriter):
         """Return what became of the records: those of this run and those that waited from earlier ones."""
         sender = self._sender
         dropped = self._log.dropped + sender.dropped  # which leaves out what is 0
-        if self._turns.lost:
-            dropped["damaged entries"] = self._turns.lost
-        waiting = self._found + self._taken - sender.forwarded - sender.refused - sum(dropped.values())
+        if self._order.lost:
+            dropped["damaged entries"] = self._order.lost
+        waiting = self._count_before + self._count - sender.forwarded - sender.refused - sum(dropped.values())
         return {
-            "taken": self._taken,
-            "waited_before": self._found,
+            "taken": self._count,
+            "waited_before": self._count_before,
             "forwarded": sender.forwarded,
             "waiting": max(0, waiting),
             "refused": sender.refused,

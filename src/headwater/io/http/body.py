@@ -52,8 +52,8 @@ class Bodies:
             if text.strip():  # a blank line is nothing
                 unfit.append((number + 1 + shift, text.decode(errors="replace").strip(" \t\r\n"), reason))
 
-        columns, kept = self._columns.of(texts, refuse)
-        count = len(texts) if kept is None else len(kept)
+        columns, rows = self._columns.of(texts, refuse)
+        count = len(texts) if rows is None else len(rows)
         return Body(Batch(columns, count, stamped(count)), unfit)
 
     def _text(self, body: bytes) -> Batch:

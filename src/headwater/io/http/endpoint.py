@@ -11,7 +11,7 @@ from headwater.data.schema import Schema
 from headwater.errors import FlowError, listed, suggestion
 from headwater.flow.duration import Duration, microseconds
 from headwater.flow.endpoints import DeliverySemantics, Ledger, Transaction
-from headwater.io.urls import shown
+from headwater.io.urls import without_password
 
 if TYPE_CHECKING:
     from headwater.io.http.writer import HttpWriter
@@ -52,12 +52,12 @@ class Http:
     ) -> None:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise FlowError(f"a URL to post to is http://host/path or https://host/path; got {shown(url)!r}")
+            raise FlowError(f"a URL to post to is http://host/path or https://host/path; got {without_password(url)!r}")
         if parts.username is not None or parts.password is not None:
-            raise FlowError(f"{shown(url)}: give a user's secret as token= or in headers=, not in the URL")
+            raise FlowError(f"{without_password(url)}: give a user's secret as token= or in headers=, not in the URL")
         if form not in get_args(BodyForm):
-            known = get_args(BodyForm)
-            raise FlowError(f"form is one of {listed(known)}; got {form!r}{suggestion(str(form), known)}")
+            forms = get_args(BodyForm)
+            raise FlowError(f"form is one of {listed(forms)}; got {form!r}{suggestion(str(form), forms)}")
         if not isinstance(records, int) or isinstance(records, bool) or records < 1:
             raise FlowError(f"records is how many a request may have, 1 or more; got {records!r}")
         self.url, self.form, self.once = url, form, once
@@ -89,4 +89,4 @@ class Http:
         return Outbox(self, HttpUplink(self, schema), ledger)
 
     def __str__(self) -> str:
-        return shown(self.url)
+        return without_password(self.url)

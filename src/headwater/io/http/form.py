@@ -5,7 +5,7 @@ from __future__ import annotations
 from headwater.data.batch import Batch
 from headwater.data.schema import Schema
 from headwater.io.http.endpoint import BodyForm
-from headwater.io.json.texts import JsonTexts, joined
+from headwater.io.json.texts import JsonTexts, join
 
 _TYPES: dict[BodyForm, str] = {
     "lines": "application/x-ndjson",
@@ -28,5 +28,5 @@ class Form:
 
     def body(self, batch: Batch) -> bytes:
         """Return records as bytes; raises InputError if one has no JSON form."""
-        texts = joined(self._texts.of(batch), b"\n" if self._form == "lines" else b",")
+        texts = join(self._texts.of(batch), b"\n" if self._form == "lines" else b",")
         return texts + b"\n" if self._form == "lines" else b"[" + texts + b"]" if self._form == "array" else texts

@@ -11,8 +11,8 @@ from headwater.errors import InputError
 from headwater.io.http.endpoint import Http
 
 _REFUSED = (400, 413, 422)  #: what the server says of the records, rather than of itself or of us
-_HEARD = 2**16  #: bytes of an answer that are read
-_TOLD = 200  #: signs of it that are told
+_ANSWER_BYTES = 2**16  #: bytes of an answer that are read
+_MOST_SIGNS = 200  #: signs of it that are told
 _HINTS = {
     401: "is the token right?",
     403: "is the token right?",
@@ -41,12 +41,12 @@ class _InOnePiece(http.client.HTTPConnection):
         else:
             self._pieces.append(data)
 
-    def request(self, *given: Any, **more: Any) -> None:
+    def request(self, *args: Any, **kwargs: Any) -> None:
         """Send a request, whose body is bytes."""
         pieces: list[bytes] = []
         self._pieces = pieces
         try:
-            super().request(*given, **more)
+            super().request(*args, **kwargs)
         finally:
             self._pieces = None
         self.send(b"".join(pieces))
@@ -81,14 +81,14 @@ class Poster:
         """Have the server take a body; raises InputError if it refuses these records, UnreachedError for all else."""
         headers = {**self._headers, "Content-Type": content_type, "Idempotency-Key": key}
         try:
-            answer, said = self._exchange(body, headers)
+            answer, content = self._exchange(body, headers)
         except (OSError, http.client.HTTPException) as error:
             self.close()
             why = str(error) or type(error).__name__
             raise UnreachedError(f"cannot post to {self._sink}: {why}; is a server running there?") from None
         if 200 <= answer.status < 300:
             return
-        text = f"{self._sink} answers {answer.status} {answer.reason}: {_short(said)}".rstrip(": ")
+        text = f"{self._sink} answers {answer.status} {answer.reason}: {_short(content)}".rstrip(": ")
         if answer.status in _REFUSED:
             raise InputError(text)
         if answer.status in _HINTS:
@@ -105,17 +105,17 @@ class Poster:
 
     def _exchange(self, body: bytes, headers: dict[str, str]) -> tuple[http.client.HTTPResponse, bytes]:
         """Send a request and read the answer; a connection that was kept may have been ended by the other side."""
-        kept = self._connection
-        if kept is not None:
+        connection = self._connection
+        if connection is not None:
             try:
-                return self._answer(kept, body, headers)
+                return self._answer(connection, body, headers)
             except (ConnectionError, http.client.RemoteDisconnected, http.client.CannotSendRequest):
                 self.close()
-        made: type[http.client.HTTPConnection] = _InOnePiece
+        kind: type[http.client.HTTPConnection] = _InOnePiece
         more: dict[str, Any] = {}
         if self._tls is not None:
-            made, more = _SecureConnection, {"context": self._tls}
-        self._connection = made(self._host, self._port, timeout=self._sink.timeout_s, **more)
+            kind, more = _SecureConnection, {"context": self._tls}
+        self._connection = kind(self._host, self._port, timeout=self._sink.timeout_s, **more)
         return self._answer(self._connection, body, headers)
 
     def _answer(
@@ -123,15 +123,15 @@ class Poster:
     ) -> tuple[http.client.HTTPResponse, bytes]:
         connection.request("POST", self._target, body, headers)
         answer = connection.getresponse()
-        said = answer.read(_HEARD)
+        content = answer.read(_ANSWER_BYTES)
         if answer.will_close or not answer.isclosed():
             self.close()
-        return answer, said
+        return answer, content
 
 
-def _short(said: bytes) -> str:
-    text = " ".join(said.decode(errors="replace").split())
-    return text if len(text) <= _TOLD else f"{text[:_TOLD]}…"
+def _short(content: bytes) -> str:
+    text = " ".join(content.decode(errors="replace").split())
+    return text if len(text) <= _MOST_SIGNS else f"{text[:_MOST_SIGNS]}…"
 
 
 def _seconds(after: str | None) -> float:

@@ -17,9 +17,9 @@ class WebhookReader:
 
     awaits_commit = True  # nobody dawdles while senders wait
 
-    def __init__(self, source: Webhook, reject: Reject, known: Any = None) -> None:
+    def __init__(self, source: Webhook, reject: Reject, state: Any = None) -> None:
         self._reject = reject
-        self._inbox = Inbox(source.schema, known)
+        self._inbox = Inbox(source.schema, state)
         self._server = Server(source, Bodies(source.schema, source.payload), self._inbox)
         self.port = self._server.port  #: where it listens, also where any port would do
 

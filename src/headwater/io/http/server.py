@@ -23,7 +23,7 @@ from headwater.io.http.webhook import Webhook
 log = logging.getLogger(__name__)
 
 _IDLE_S = 60.0  #: for which a connection may say nothing, or not go on with what it says
-_TOLD = 10  #: of the records that do not fit, in an answer
+_MOST_SHOWN = 10  #: of the records that do not fit, in an answer
 _LONGEST_KEY = 255
 _LONGEST_LINE = 256  #: of what says how long a chunk is
 _AGAIN = {"Retry-After": "1"}
@@ -43,9 +43,9 @@ class Server:
         try:
             self._server = _Listener(source, bodies, inbox)
         except OSError as error:
-            said = error.strerror or str(error)
+            message = error.strerror or str(error)
             raise InputError(
-                f"cannot listen on {source}: {said}; is another server on that port, or the host not this one's?"
+                f"cannot listen on {source}: {message}; is another server on that port, or the host not this one's?"
             ) from error
         self.port: int = self._server.server_address[1]
         if not source.is_local and source.token is None:
@@ -102,9 +102,9 @@ class _Listener(ThreadingMixIn, TCPServer):
         if self._tls is None:
             with suppress(OSError):
                 request.settimeout(1.0)
-                said = b'{"error":"too many connections; try again"}'
-                head = f"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Length: {len(said)}\r\n"
-                request.sendall(head.encode() + b"Connection: close\r\n\r\n" + said)
+                body = b'{"error":"too many connections; try again"}'
+                head = f"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Length: {len(body)}\r\n"
+                request.sendall(head.encode() + b"Connection: close\r\n\r\n" + body)
         self.shutdown_request(request)
 
     def shutdown_request(self, request: Any) -> None:
@@ -116,8 +116,8 @@ class _Listener(ThreadingMixIn, TCPServer):
     def end_connections(self) -> None:
         """End those on which nobody waits for an answer, and the others when they have it."""
         with self._lock:
-            left = list(self._open)
-        for connection in left:
+            connections = list(self._open)
+        for connection in connections:
             with suppress(OSError):
                 connection.shutdown(socket.SHUT_RD)  # a handler that waits for the next request sees an end
 
@@ -165,13 +165,13 @@ class _Handler(BaseHTTPRequestHandler):
                 reserved = 0
                 raise _RefusedError(429, "too much waits for the flow; send it again later", ends=True, Retry_After="1")
             body = self._chunks() if size is None else self._read(size)
-            self._answer_taken(body)
+            self._take(body)
         except _RefusedError as refusal:
             self.close_connection = self.close_connection or refusal.ends
-            said: dict[str, Any] = {"error": refusal.why}
+            document: dict[str, Any] = {"error": refusal.why}
             if refusal.unfit:
-                said["records"] = refusal.unfit
-            self._say(refusal.status, said, refusal.headers)
+                document["records"] = refusal.unfit
+            self._respond(refusal.status, document, refusal.headers)
         finally:
             self.server.release(reserved)
 
@@ -179,9 +179,9 @@ class _Handler(BaseHTTPRequestHandler):
         """Say what is wrong with a request that is none, or no POST."""
         self.close_connection = True  # it may have a body, which is not read
         if code == HTTPStatus.NOT_IMPLEMENTED:
-            self._say(405, {"error": "records are sent here by POST"}, {"Allow": "POST"})
+            self._respond(405, {"error": "records are sent here by POST"}, {"Allow": "POST"})
         else:
-            self._say(code, {"error": message or HTTPStatus(code).phrase})
+            self._respond(code, {"error": message or HTTPStatus(code).phrase})
 
     def log_message(self, format: str, *args: Any) -> None:
         """Log what the server says in our own log."""
@@ -192,8 +192,8 @@ class _Handler(BaseHTTPRequestHandler):
         if self.path.partition("?")[0] != source.path:
             raise _RefusedError(404, f"nothing is taken at this path; records go to {source.path}", ends=True)
         if source.token is not None:
-            given = self.headers.get("Authorization", "")
-            if not hmac.compare_digest(given.encode(), f"Bearer {source.token}".encode()):
+            header = self.headers.get("Authorization", "")
+            if not hmac.compare_digest(header.encode(), f"Bearer {source.token}".encode()):
                 why = "expected the header 'Authorization: Bearer …' with the token of this server"
                 raise _RefusedError(401, why, ends=True, WWW_Authenticate="Bearer")
         coding = self.headers.get("Content-Encoding", "identity")
@@ -252,29 +252,29 @@ class _Handler(BaseHTTPRequestHandler):
             if self.rfile.readline(3).strip():
                 raise _RefusedError(400, "a chunk is longer than it said", ends=True)
 
-    def _answer_taken(self, body: bytes) -> None:
+    def _take(self, body: bytes) -> None:
         source = self.server.source
         try:
-            found = self.server.bodies.read(body, self.headers.get("Content-Type", "").lower())
+            content = self.server.bodies.read(body, self.headers.get("Content-Type", "").lower())
         except InputError as error:
             raise _RefusedError(400, str(error)) from None
-        if found.unfit and source.bad == "refuse":
-            raise _unfit(found)
-        if not found.batch.length and not found.unfit:
-            self._say(200, {"taken": 0})
+        if content.unfit and source.bad == "refuse":
+            raise _unfit(content)
+        if not content.batch.length and not content.unfit:
+            self._respond(200, {"taken": 0})
             return
         key = self.headers["Idempotency-Key"] if source.keyed else None
-        outcome = self.server.inbox.take_in(found, key, source.patience_s)
+        outcome = self.server.inbox.take_in(content, key, source.patience_s)
         status, why = _ANSWERS[outcome]
         if why:
-            self._say(status, {"error": why}, _AGAIN)
+            self._respond(status, {"error": why}, _AGAIN)
         else:
             again = {"before": True} if outcome == "taken before" else {}
-            unfit = {"dead_letters": len(found.unfit)} if found.unfit else {}
-            self._say(status, {"taken": found.batch.length, **unfit, **again})
+            unfit = {"dead_letters": len(content.unfit)} if content.unfit else {}
+            self._respond(status, {"taken": content.batch.length, **unfit, **again})
 
-    def _say(self, status: int, said: dict[str, Any], headers: dict[str, str] | None = None) -> None:
-        body = msgspec.json.encode(said) + b"\n"
+    def _respond(self, status: int, document: dict[str, Any], headers: dict[str, str] | None = None) -> None:
+        body = msgspec.json.encode(document) + b"\n"
         lines = [f"HTTP/1.1 {status} {HTTPStatus(status).phrase}", f"Content-Length: {len(body)}"]
         lines += ["Content-Type: application/json", *(f"{name}: {value}" for name, value in (headers or {}).items())]
         if self.close_connection:
@@ -283,10 +283,10 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write("\r\n".join([*lines, "", ""]).encode() + (b"" if without else body))
 
 
-def _unfit(found: Body) -> _RefusedError:
-    count, all_of_it = len(found.unfit), found.batch.length + len(found.unfit)
-    number, _, why = found.unfit[0]
+def _unfit(content: Body) -> _RefusedError:
+    count, all_of_it = len(content.unfit), content.batch.length + len(content.unfit)
+    number, _, why = content.unfit[0]
     some = f"record {number}: {why}" if count == 1 else f"{count:,} records, the first is record {number}: {why}"
     refusal = _RefusedError(400, f"nothing of the request is taken, since not all {all_of_it:,} records fit: {some}")
-    refusal.unfit = [{"record": at, "error": reason} for at, _, reason in found.unfit[:_TOLD]]
+    refusal.unfit = [{"record": at, "error": reason} for at, _, reason in content.unfit[:_MOST_SHOWN]]
     return refusal

@@ -26,11 +26,11 @@ class HttpUplink:
         """
         whole = concat_batches(batches)
         try:
-            refused = self._posts.post(whole, f"{name}-{number}")
+            refusals = self._posts.post(whole, f"{name}-{number}")
         except UnreachedError as error:
             raise InputError(str(error)) from None
         self._posts.forget()
-        return [(whole, refused)] if refused else []
+        return [(whole, refusals)] if refusals else []
 
     def close(self) -> None:
         """Let the connection go."""

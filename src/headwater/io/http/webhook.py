@@ -81,20 +81,20 @@ class Webhook:
                 f"buffer is at least what a body may have (largest), and less than 2 GiB; got {buffer!r} and {largest!r}"
             )
         self.patience_s = microseconds(patience) / 1e6
-        self._given = None if schema is None else Schema.of(schema)
-        if self._given is not None and payload == "text":
-            text_column(self._given, ())
+        self._own_schema = None if schema is None else Schema.of(schema)
+        if self._own_schema is not None and payload == "text":
+            text_column(self._own_schema, ())
 
     @property
     def schema(self) -> Schema:
         """The columns of the records that are taken."""
-        return payload_schema(self._given, self.payload, self)
+        return payload_schema(self._own_schema, self.payload, self)
 
-    def open(self, reject: Reject, known: Any = None) -> WebhookReader:
-        """Start listening; `known` is what an earlier reader told of requests that may come again."""
+    def open(self, reject: Reject, state: Any = None) -> WebhookReader:
+        """Start listening; `state` is what an earlier reader told of requests that may come again."""
         from headwater.io.http.reader import WebhookReader
 
-        return WebhookReader(self, reject, known)
+        return WebhookReader(self, reject, state)
 
     @property
     def recognizes(self) -> bool:

@@ -13,7 +13,7 @@ from headwater.flow.endpoints import Refused
 from headwater.io.http.endpoint import Http
 from headwater.io.http.form import Form
 from headwater.io.http.poster import Poster, UnreachedError
-from headwater.io.sifting import attempted
+from headwater.io.sifting import attempt_each
 
 _FIRST_S, _MOST_S = 0.1, 5.0  #: between two attempts
 
@@ -41,18 +41,18 @@ class Posts:
         while True:
             before = self.answered
             try:
-                return self._posted(batch, key, first)
+                return self._post(batch, key, first)
             except UnreachedError as error:
                 if error.after_s or self.answered == before:
                     raise
 
-    def _posted(self, batch: Batch, key: str, first: int) -> Refused:
-        refused: Refused = {}
+    def _post(self, batch: Batch, key: str, first: int) -> Refused:
+        refusals: Refused = {}
         for start in range(0, batch.length, self.records):
             part = batch.slice(start, min(batch.length, start + self.records))
-            unfit = attempted(part, _Numbered(self, key, first + start).post)
-            refused |= {start + row: why for row, why in unfit.items()}
-        return refused
+            unfit = attempt_each(part, _NumberedPosts(self, key, first + start).post)
+            refusals |= {start + row: why for row, why in unfit.items()}
+        return refusals
 
     def post_one(self, batch: Batch, key: str) -> None:
         """Post one request, unless the server answered it when this was tried before; raises InputError if it refuses it."""
@@ -74,7 +74,7 @@ class Posts:
         self._poster.close()
 
 
-class _Numbered:
+class _NumberedPosts:
     """Posts parts of some records, and knows which each part has: they are tried in order, halves after wholes."""
 
     def __init__(self, posts: Posts, key: str, first: int) -> None:
@@ -101,14 +101,14 @@ class HttpWriter:
     def write(self, batch: Batch) -> Refused:
         """Post records, and try again for a while what is not taken; the rest is refused with the reason."""
         self._number += 1
-        done = 0
-        refused: Refused = {}
+        position = 0
+        refusals: Refused = {}
         until_s, failures = 0.0, 0
-        while done < batch.length:  # a request at a time, so that what was taken is known
-            part = batch.slice(done, min(batch.length, done + self._posts.records))
+        while position < batch.length:  # a request at a time, so that what was taken is known
+            part = batch.slice(position, min(batch.length, position + self._posts.records))
             before = self._posts.answered
             try:
-                unfit = self._posts.post(part, f"{self._name}-{self._number}", done)
+                unfit = self._posts.post(part, f"{self._name}-{self._number}", position)
             except UnreachedError as error:
                 failures = 1 if self._posts.answered > before else failures + 1
                 until_s = until_s if failures > 1 else time.monotonic() + self._patience_s
@@ -117,24 +117,24 @@ class HttpWriter:
                 )
                 if time.monotonic() + pause_s > until_s:
                     self._posts.forget()
-                    if not done:
+                    if not position:
                         raise InputError(str(error)) from None
-                    return refused | dict.fromkeys(range(done, batch.length), str(error))
+                    return refusals | dict.fromkeys(range(position, batch.length), str(error))
                 time.sleep(pause_s)
                 continue
-            refused |= {done + row: why for row, why in unfit.items()}
+            refusals |= {position + row: why for row, why in unfit.items()}
             self._posts.forget()
-            done, failures = done + part.length, 0
-        return refused
+            position, failures = position + part.length, 0
+        return refusals
 
     def write_keyed(self, batch: Batch, key: str) -> Refused:
         """Post records under a key that is theirs; raises InputError if not all are taken: then call it again, likewise."""
         try:
-            refused = self._posts.post(batch, key)
+            refusals = self._posts.post(batch, key)
         except UnreachedError as error:
             raise InputError(str(error)) from None
         self._posts.forget()
-        return refused
+        return refusals
 
     def close(self) -> None:
         """Let the connection go."""

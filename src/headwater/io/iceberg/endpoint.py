@@ -11,7 +11,7 @@ from headwater.flow.duration import Duration, microseconds
 from headwater.flow.endpoints import DeliverySemantics, Ledger, Reject, Resume, Transaction
 from headwater.flow.identity import Identity
 from headwater.flow.ranges import RangeRequest, Ranges
-from headwater.io.urls import shown
+from headwater.io.urls import without_password
 
 if TYPE_CHECKING:
     from headwater.io.iceberg.reader import IcebergReader
@@ -61,9 +61,11 @@ class Iceberg:
             raise FlowError(
                 f"the catalog of {table} has no properties; expected its name, or such as uri and warehouse"
             )
-        given = {"name": catalog} if isinstance(catalog, str) else {key: str(said) for key, said in catalog.items()}
-        self.catalog = given.pop("name", "default")
-        self.properties = given
+        properties = (
+            {"name": catalog} if isinstance(catalog, str) else {key: str(value) for key, value in catalog.items()}
+        )
+        self.catalog = properties.pop("name", "default")
+        self.properties = properties
         self.by = (by,) if isinstance(by, str) else tuple(by)
         self.snapshot, self.since, self.follow, self.poll_s = snapshot, since, follow, microseconds(poll) / 1e6
         self._schema = None if schema is None else Schema.of(schema)
@@ -85,23 +87,25 @@ class Iceberg:
         return self._schema
 
     @overload
-    def open(self, given: Reject, position: Any = None) -> IcebergReader: ...
+    def open(self, reject_or_schema: Reject, position: Any = None) -> IcebergReader: ...
     @overload
-    def open(self, given: Schema) -> IcebergWriter: ...
-    def open(self, given: Reject | Schema, position: Any = None) -> IcebergReader | IcebergWriter:
+    def open(self, reject_or_schema: Schema) -> IcebergWriter: ...
+    def open(self, reject_or_schema: Reject | Schema, position: Any = None) -> IcebergReader | IcebergWriter:
         """Start reading, behind the place that `position` says; with a schema instead, start writing."""
         _check_library()
         from headwater.io.iceberg.reader import IcebergReader
         from headwater.io.iceberg.writer import IcebergWriter
 
-        return IcebergWriter(self, given) if isinstance(given, Schema) else IcebergReader(self, given, position)
+        if isinstance(reject_or_schema, Schema):
+            return IcebergWriter(self, reject_or_schema)
+        return IcebergReader(self, reject_or_schema, position)
 
-    def ranges(self, wanted: RangeRequest) -> Ranges:
+    def ranges(self, request: RangeRequest) -> Ranges:
         """Return the table by its files."""
         _check_library()
         from headwater.io.iceberg.ranges import IcebergRanges
 
-        return IcebergRanges(self, wanted)
+        return IcebergRanges(self, request)
 
     def transaction(self, schema: Schema, ledger: Ledger) -> Transaction:
         """Start writing in parts, each of which is one snapshot with its number, as soon as the catalog is there."""
@@ -126,7 +130,7 @@ class Iceberg:
     @property
     def place(self) -> str:
         """The catalog, as may be shown: where it is, or its name."""
-        return shown(self.properties["uri"]) if "uri" in self.properties else self.catalog
+        return without_password(self.properties["uri"]) if "uri" in self.properties else self.catalog
 
     def __str__(self) -> str:
         return f"{self.table} in {self.place}"

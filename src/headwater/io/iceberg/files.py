@@ -19,7 +19,7 @@ from headwater.flow.endpoints import Reject
 from headwater.flow.ranges import Offset
 from headwater.io.arrow import runs_of
 from headwater.io.iceberg.session import Session
-from headwater.io.ranges.files import taken_out
+from headwater.io.ranges.files import removal_error
 
 if TYPE_CHECKING:
     from headwater.io.iceberg.endpoint import Iceberg
@@ -35,9 +35,9 @@ class TableFiles:
     def __init__(self, source: Iceberg) -> None:
         self._source, self._session = source, Session(source)
         self._table: Table | None = None
-        self._looked_s = -inf  # when the table was last loaded
+        self._load_s = -inf  # when the table was last loaded
         self._children: dict[int | None, Snapshot] = {}  # of those that led to the current one, by their parents
-        self._known: dict[tuple[int, str], list[FileScanTask]] = {}
+        self._cache: dict[tuple[int, str], list[FileScanTask]] = {}
 
     def close(self) -> None:
         """Let the catalog go."""
@@ -48,25 +48,25 @@ class TableFiles:
         """Return where reading begins."""
         source, current = self._source, self._load().metadata.current_snapshot_id
         first = next((each for each in (source.snapshot, source.since, current) if each is not None), None)
-        for named in (source.snapshot, source.since):
-            if named is not None:
-                self._check_known(named)
+        for snapshot in (source.snapshot, source.since):
+            if snapshot is not None:
+                self._check_known(snapshot)
         last = None if source.follow else first if source.since is None else current
-        read = "nothing" if first is None or source.since is not None else "all"
-        ended = not source.follow and first is None
-        return {"snapshot": first, "read": read, "last": last, "file": 0, "ended": ended}
+        mode = "nothing" if first is None or source.since is not None else "all"
+        at_end = not source.follow and first is None
+        return {"snapshot": first, "read": mode, "last": last, "file": 0, "ended": at_end}
 
     def of(self, at: Offset) -> list[FileScanTask]:
         """Return the files of a stage, oldest first."""
-        snapshot, read = at["snapshot"], at["read"]
-        if read == "nothing":
+        snapshot, mode = at["snapshot"], at["read"]
+        if mode == "nothing":
             return []
-        if (snapshot, read) not in self._known:
-            self._known = {
-                key: files for key, files in self._known.items() if key[1] == "all"
+        if (snapshot, mode) not in self._cache:
+            self._cache = {
+                key: files for key, files in self._cache.items() if key[1] == "all"
             }  # and of the last one only
-            self._known[snapshot, read] = self._all_of(snapshot) if read == "all" else self._added_by(snapshot)
-        return self._known[snapshot, read]
+            self._cache[snapshot, mode] = self._all_of(snapshot) if mode == "all" else self._added_by(snapshot)
+        return self._cache[snapshot, mode]
 
     def behind(self, at: Offset) -> Offset | None:
         """Return where the next stage begins; None while there is none, or if none is waited for."""
@@ -74,7 +74,7 @@ class TableFiles:
         if at["ended"] or (last is not None and snapshot == last):
             return None
         if snapshot not in self._children:
-            if time.monotonic() < self._looked_s + self._source.poll_s:
+            if time.monotonic() < self._load_s + self._source.poll_s:
                 return None
             self._check_current(snapshot)
         child = self._children.get(snapshot)
@@ -105,8 +105,8 @@ class TableFiles:
         with self._session.asking("read"):
             columns = table.schema().select(*schema)
             scan = ArrowScan(table.metadata, table.io, columns, AlwaysTrue())
-            found = list(scan.to_record_batches([file]))  # which the library has all at once, too
-        yield from found
+            batches = list(scan.to_record_batches([file]))  # which the library has all at once, too
+        yield from batches
 
     def _now(self) -> Table:
         return self._load() if self._table is None else self._table
@@ -114,7 +114,7 @@ class TableFiles:
     def _load(self) -> Table:
         """Return the table as it is now, with how its snapshots came one after the other."""
         self._table = self._session.table("read")
-        self._looked_s = time.monotonic()
+        self._load_s = time.monotonic()
         by_id = {each.snapshot_id: each for each in self._table.metadata.snapshots}
         self._children = {}
         at = by_id.get(self._table.metadata.current_snapshot_id or 0)
@@ -146,11 +146,11 @@ class TableFiles:
         self._check_known(snapshot)
         table = self._now()
         with self._session.asking("read"):
-            found = table.metadata.snapshot_by_id(snapshot)
-            assert found is not None
+            current = table.metadata.snapshot_by_id(snapshot)
+            assert current is not None
             order = {
                 entry.data_file.file_path: entry.sequence_number or 0
-                for manifest in found.manifests(table.io)
+                for manifest in current.manifests(table.io)
                 for entry in manifest.fetch_manifest_entry(table.io)
             }
             files = list(table.scan(snapshot_id=snapshot).plan_files())
@@ -159,15 +159,15 @@ class TableFiles:
     def _added_by(self, snapshot: int) -> list[FileScanTask]:
         self._check_known(snapshot)
         table = self._now()
-        found = table.metadata.snapshot_by_id(snapshot)
-        assert found is not None
-        operation = None if found.summary is None else found.summary.operation
+        current = table.metadata.snapshot_by_id(snapshot)
+        assert current is not None
+        operation = None if current.summary is None else current.summary.operation
         if operation == Operation.REPLACE:  # the same records, in other files
             return []
         if operation != Operation.APPEND:
-            raise taken_out(self._source, f"snapshot {snapshot}, which is no append ({operation})")
+            raise removal_error(self._source, f"snapshot {snapshot}, which is no append ({operation})")
         with self._session.asking("read"):
             scan = table.incremental_append_scan(
-                from_snapshot_id_exclusive=found.parent_snapshot_id, to_snapshot_id_inclusive=snapshot
+                from_snapshot_id_exclusive=current.parent_snapshot_id, to_snapshot_id_inclusive=snapshot
             )
             return sorted(scan.plan_files(), key=lambda each: each.file.file_path)

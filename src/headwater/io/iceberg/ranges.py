@@ -23,8 +23,8 @@ _POSITION = ("snapshot", "read", "last", "file")  #: what a position has, beside
 class IcebergRanges(FileRanges):
     """The files of a table at the snapshot at which reading began, and of each later one what it added."""
 
-    def __init__(self, source: Iceberg, wanted: RangeRequest) -> None:
-        super().__init__(source.schema, wanted, follow=source.follow)
+    def __init__(self, source: Iceberg, request: RangeRequest) -> None:
+        super().__init__(source.schema, request, follow=source.follow)
         self._source, self.has_end = source, not source.follow
         self._table = TableFiles(source)
 
@@ -50,13 +50,13 @@ class IcebergRanges(FileRanges):
 
     def batches(self, piece: Piece, reject: Reject) -> Iterator[Batch]:
         """Read some files."""
-        for snapshot, read, number, row in piece:
-            file = self._table.of({"snapshot": snapshot, "read": read})[number]
+        for snapshot, mode, number, row in piece:
+            file = self._table.of({"snapshot": snapshot, "read": mode})[number]
             yield from self._table.read(file, self._schema, row, reject)
 
     def offset(self, position: Any) -> Offset:
         """Return a reader's position as an offset: it is one, with a row."""
-        return {**checked(position, self._source), "ended": False}
+        return {**check_position(position, self._source), "ended": False}
 
     def position(self, at: Offset) -> Any:
         """Return an offset as a reader tells it."""
@@ -75,7 +75,7 @@ class IcebergRanges(FileRanges):
         return at["snapshot"], at["read"], at["file"], at.get("row", 0)
 
 
-def checked(position: Any, source: Iceberg) -> dict[str, Any]:
+def check_position(position: Any, source: Iceberg) -> dict[str, Any]:
     """Return a position; raises InputError for what is none."""
     if not isinstance(position, dict) or not {*_POSITION, "row"} <= position.keys():
         raise InputError(

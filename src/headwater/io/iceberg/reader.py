@@ -9,7 +9,7 @@ from headwater.data.batch import Batch, stamped
 from headwater.errors import InputError
 from headwater.flow.endpoints import Reject
 from headwater.io.iceberg.files import TableFiles
-from headwater.io.iceberg.ranges import checked
+from headwater.io.iceberg.ranges import check_position
 from headwater.io.iceberg.session import is_away
 from headwater.io.polling import nothing_new
 from headwater.io.ranges.files import check_columns
@@ -26,14 +26,16 @@ class IcebergReader:
         self._table = TableFiles(source)
         self._rejected = 0  # rows of the file that were none of ours since the last look
 
-        def counted(text: str, error: str) -> None:
+        def count_and_reject(text: str, error: str) -> None:
             self._rejected += 1
             reject(text, error)
 
-        self._reject = counted
+        self._reject = count_and_reject
         check_columns(source, self._schema, self._table.columns())
         self._at: dict[str, Any] = (
-            {**self._table.start(), "row": 0} if position is None else {**checked(position, source), "ended": False}
+            {**self._table.start(), "row": 0}
+            if position is None
+            else {**check_position(position, source), "ended": False}
         )
         self._batches: Iterator[Batch] | None = None  # of the file that is read
         self._batch = Batch.none(self._schema)
@@ -41,7 +43,7 @@ class IcebergReader:
     @property
     def position(self) -> dict[str, Any]:
         """The snapshot, file and row that come next."""
-        return {name: said for name, said in self._at.items() if name != "ended"}
+        return {name: value for name, value in self._at.items() if name != "ended"}
 
     def read(self, limit: int, timeout_s: float) -> Batch | None:
         """Return the next records."""

@@ -54,7 +54,8 @@ _TYPES: dict[Type, PrimitiveType] = {
 _FIRST_PARTITION = 1000  #: the number of the first field by which a table is cut, by Iceberg's rules
 _BY = re.compile(r"(?:(?P<transform>[a-z]+)\()?(?P<column>[^()]+)\)?")
 _TRANSFORMS = ("year", "month", "day", "hour")
-_MADE = 3  #: things that somebody else may make at the same moment: a catalog's own tables, a namespace and a table
+#: things that somebody else may make at the same moment: a catalog's own tables, a namespace and a table
+_MOST_MADE = 3
 #: what a catalog or storage says that may be there again later
 _AWAY = (
     said_by_catalogs.ServiceUnavailableError,
@@ -66,10 +67,10 @@ _AWAY = (
 
 
 class Session:
-    """A catalog, opened when it is needed and again after it went wrong; only one that `makes` leaves anything behind."""
+    """A catalog, opened when it is needed and again after it went wrong; only one that `may_make` leaves anything behind."""
 
-    def __init__(self, endpoint: Iceberg, *, makes: bool = False) -> None:
-        self._endpoint, self._makes = endpoint, makes
+    def __init__(self, endpoint: Iceberg, *, may_make: bool = False) -> None:
+        self._endpoint, self._may_make = endpoint, may_make
         self._catalog: Catalog | None = None
 
     def __enter__(self) -> Session:
@@ -102,7 +103,7 @@ class Session:
 
     def table_for(self, schema: Schema) -> Table:
         """Return the table for records of these columns; one that is not there is made."""
-        for _ in range(_MADE):
+        for _ in range(_MOST_MADE):
             try:
                 return self._found_or_made(schema)
             except InputError as error:
@@ -118,24 +119,24 @@ class Session:
                 catalog.close()
 
     def _open(self) -> Catalog:
-        endpoint, known = self._endpoint, self._known()
-        uri = str(known.get("uri", ""))
+        endpoint, configured = self._endpoint, self._properties()
+        uri = str(configured.get("uri", ""))
         file = _file_of(uri)
         is_new = file is not None and not file.exists()
-        if is_new and not self._makes:
+        if is_new and not self._may_make:
             raise InputError(
                 f"cannot read {endpoint}: there is no file {file}, which would be its catalog; is the path right? "
                 "sqlite:///lake/catalog.db begins at the folder of the process, sqlite:////lake/catalog.db does not"
             )
-        given = dict(endpoint.properties)
-        if not self._makes and (known.get("type") == "sql" or uri.startswith(("sqlite", "postgresql"))):
-            given["init_catalog_tables"] = "false"  # a database of somebody's own stays as it is
-        catalog = load_catalog(endpoint.catalog, **given)
+        options = dict(endpoint.properties)
+        if not self._may_make and (configured.get("type") == "sql" or uri.startswith(("sqlite", "postgresql"))):
+            options["init_catalog_tables"] = "false"  # a database of somebody's own stays as it is
+        catalog = load_catalog(endpoint.catalog, **options)
         if is_new:
             log.warning("catalog %s was not there, and is made: %s", endpoint.place, file)
         return catalog
 
-    def _known(self) -> dict[str, Any]:
+    def _properties(self) -> dict[str, Any]:
         """Return the properties of the catalog, configured and given."""
         return {**(Config().get_catalog_config(self._endpoint.catalog) or {}), **self._endpoint.properties}
 
@@ -158,19 +159,19 @@ class Session:
         *namespace, name = self._endpoint.name
         there: list[str] = []
         with suppress(Exception):  # a server may not let everybody see what it has
-            there = [found[-1] for found in catalog.list_tables(tuple(namespace))]
-        told = f"; tables of {'.'.join(namespace)} are {listed(there)}{suggestion(name, there)}" if there else ""
-        return f"there is no such table{told or '; is the name right, and the catalog?'}"
+            there = [table[-1] for table in catalog.list_tables(tuple(namespace))]
+        hint = f"; tables of {'.'.join(namespace)} are {listed(there)}{suggestion(name, there)}" if there else ""
+        return f"there is no such table{hint or '; is the name right, and the catalog?'}"
 
     def _explained(self, error: Exception) -> str:
         endpoint = self._endpoint
         if "URI missing" in str(error):
             return _nowhere(endpoint)
-        said = str(error).strip().splitlines() or [""]
-        known: dict[str, Any] = endpoint.properties
+        lines = str(error).strip().splitlines() or [""]
+        properties: dict[str, Any] = endpoint.properties
         with suppress(Exception):  # what is wrong with the configuration is what is told here
-            known = self._known()
-        return without_secrets(f"{type(error).__name__}: {said[0]}", _secrets(known)) + _fix(error)
+            properties = self._properties()
+        return without_secrets(f"{type(error).__name__}: {lines[0]}", _secrets(properties)) + _fix(error)
 
 
 def is_away(error: InputError) -> bool:
@@ -191,8 +192,8 @@ def _was_made_meanwhile(error: InputError) -> bool:
 
 def check_columns(endpoint: Iceberg, table: Table, schema: Schema) -> None:
     """Raise InputError where a table has other columns than records have."""
-    there = {field.name: _told(field) for field in table.schema().fields}
-    ours = {field.name: _told(field) for field in columns_of(schema).fields}
+    there = {field.name: _column_text(field) for field in table.schema().fields}
+    ours = {field.name: _column_text(field) for field in columns_of(schema).fields}
     wrong = [
         f"the table has no {name!r}{suggestion(name, there)}"
         if name not in there
@@ -203,8 +204,8 @@ def check_columns(endpoint: Iceberg, table: Table, schema: Schema) -> None:
     wrong += [f"records have no {name!r}{suggestion(name, ours)}" for name in there if name not in ours]
     if wrong:
         raise InputError(
-            f"cannot write {endpoint}: the table has the columns {_listed(there)}, records have {_listed(ours)}: "
-            f"{'; '.join(wrong)}. Select the table's columns before the sink, or write another table"
+            f"cannot write {endpoint}: the table has the columns {_columns_text(there)}, records have {_columns_text(ours)}"
+            f": {'; '.join(wrong)}. Select the table's columns before the sink, or write another table"
         )
 
 
@@ -220,42 +221,42 @@ def columns_of(schema: Schema) -> IcebergSchema:
 
 def partitions(endpoint: Iceberg, schema: Schema) -> list[PartitionField]:
     """Return by what a table that is made is cut; raises FlowError where that cannot be."""
-    found = []
+    fields = []
     for number, text in enumerate(endpoint.by):
-        said = _BY.fullmatch(text)
-        if said is None or bool(said["transform"]) != text.endswith(")"):
+        match = _BY.fullmatch(text)
+        if match is None or bool(match["transform"]) != text.endswith(")"):
             raise FlowError(f"{endpoint} cannot be cut by {text!r}; expected a column, or such as 'day(at)'")
-        kind = schema.type_of(said["column"], what=f"by of {endpoint}")
-        transform = said["transform"] or "identity"
-        if said["transform"] and transform not in _TRANSFORMS:
+        kind = schema.type_of(match["column"], what=f"by of {endpoint}")
+        transform = match["transform"] or "identity"
+        if match["transform"] and transform not in _TRANSFORMS:
             raise FlowError(
                 f"{endpoint} cannot be cut by {text!r}: {transform!r} is none of {listed(_TRANSFORMS)}"
                 f"{suggestion(transform, _TRANSFORMS)}"
             )
-        if said["transform"] and kind != "time":
-            raise FlowError(f"{endpoint} cannot be cut by {text!r}: {said['column']!r} is {kind}, and no time")
-        if not said["transform"] and kind in ("any", "float", "float32"):
+        if match["transform"] and kind != "time":
+            raise FlowError(f"{endpoint} cannot be cut by {text!r}: {match['column']!r} is {kind}, and no time")
+        if not match["transform"] and kind in ("any", "float", "float32"):
             raise FlowError(f"{endpoint} cannot be cut by column {text!r}, which is {kind}: too many")
-        source = list(schema).index(said["column"]) + 1  # as `columns_of` numbers them
-        name = f"{said['column']}_{transform}" if said["transform"] else said["column"]
-        found.append(PartitionField(source, _FIRST_PARTITION + number, parse_transform(transform), name))
-    return found
+        source = list(schema).index(match["column"]) + 1  # as `columns_of` numbers them
+        name = f"{match['column']}_{transform}" if match["transform"] else match["column"]
+        fields.append(PartitionField(source, _FIRST_PARTITION + number, parse_transform(transform), name))
+    return fields
 
 
 def _secrets(properties: Mapping[str, Any]) -> dict[str, str]:
-    """Return what must not be told of a catalog, and what is told instead."""
-    found: dict[str, str] = {}
-    for name, said in properties.items():
-        text = str(said)
-        found |= secrets_in(text) if name in _PLAIN else {**secrets_in(text), text: "…"}
-    return found
+    """Return the secrets of a catalog, and what is shown instead."""
+    secrets: dict[str, str] = {}
+    for name, value in properties.items():
+        text = str(value)
+        secrets |= secrets_in(text) if name in _PLAIN else {**secrets_in(text), text: "…"}
+    return secrets
 
 
-def _told(field: NestedField) -> str:
+def _column_text(field: NestedField) -> str:
     return f"{'required ' if field.required else ''}{field.field_type}"
 
 
-def _listed(columns: Mapping[str, str]) -> str:
+def _columns_text(columns: Mapping[str, str]) -> str:
     return ", ".join(f"{name} {kind}" for name, kind in columns.items())
 
 
@@ -268,10 +269,10 @@ def _file_of(uri: str) -> Path | None:
 
 
 def _nowhere(endpoint: Iceberg) -> str:
-    """Return what is said where a catalog has no address."""
-    given = endpoint.properties
-    if given:
-        return f"the catalog's properties have no 'uri': they are {listed(given)}{suggestion('uri', given)}"
+    """Return the error message for a catalog without an address."""
+    properties = endpoint.properties
+    if properties:
+        return f"the catalog's properties have no 'uri': they are {listed(properties)}{suggestion('uri', properties)}"
     there = Config().get_known_catalogs()
     return (
         f"there is no catalog {endpoint.catalog!r}; in ~/.pyiceberg.yaml and the environment are {listed(there)}"
@@ -281,10 +282,10 @@ def _nowhere(endpoint: Iceberg) -> str:
 
 
 def _fix(error: Exception) -> str:
-    told = f"{type(error).__name__} {error}"
-    if "unable to open database file" in told:
+    text = f"{type(error).__name__} {error}"
+    if "unable to open database file" in text:
         return "; is its folder there, and may this user write it?"
-    if "no such table: iceberg_" in told or 'relation "iceberg_' in told:
+    if "no such table: iceberg_" in text or 'relation "iceberg_' in text:
         return "; the database has none of the tables of a catalog: is the uri right?"
     if isinstance(error, said_by_catalogs.UnauthorizedError | said_by_catalogs.ForbiddenError):
         return "; are the token or credential of the catalog right, and may they do this?"

@@ -31,7 +31,7 @@ class Appends:
     """How records of a schema get into a table; the table is made if it is not there."""
 
     def __init__(self, sink: Iceberg, schema: Schema) -> None:
-        self._sink, self._schema, self._session = sink, schema, Session(sink, makes=True)
+        self._sink, self._schema, self._session = sink, schema, Session(sink, may_make=True)
         self._table: Table | None = None
 
     def prepare(self) -> Table:
@@ -42,11 +42,11 @@ class Appends:
 
     def append(self, batches: Sequence[Batch], name: str | None = None, number: int = 0) -> list[tuple[Batch, Refused]]:
         """Add records in one snapshot, unless it is there by its name and number; return those that no table can hold."""
-        sifted = [(batch, *storable(batch, self._schema)) for batch in batches]
-        rows = pa.concat_tables([_plain(table_of(kept, self._schema)) for _, kept, _ in sifted])
+        parts = [(batch, *storable(batch, self._schema)) for batch in batches]
+        rows = pa.concat_tables([_plain(table_of(records, self._schema)) for _, records, _ in parts])
         if rows.num_rows:
             self._append(rows, name, number)
-        return [(batch, refused) for batch, _, refused in sifted if refused]
+        return [(batch, refusals) for batch, _, refusals in parts if refusals]
 
     def close(self) -> None:
         """Let the catalog go."""
@@ -61,12 +61,12 @@ class Appends:
             with self._session.asking("write"):
                 try:
                     with table.transaction() as transaction:
-                        said = {} if name is None else {WRITER: name, PART: str(number)}
+                        properties = {} if name is None else {WRITER: name, PART: str(number)}
                         if name is not None:
                             # of the snapshot that is made; tables of format 1 have none
                             sequence = getattr(table.metadata, "last_sequence_number", 0) + 1
                             transaction.set_properties({_property(name): f"{number} {sequence}"})
-                        transaction.append(rows, snapshot_properties=said)
+                        transaction.append(rows, snapshot_properties=properties)
                     return
                 except CommitFailedException:
                     pass  # somebody else has committed: what holds now is looked at first

@@ -28,14 +28,14 @@ class IcebergWriter(BufferedWriter):
             self._appends.close()
             raise
 
-    def _sifted(self, batch: Batch) -> tuple[Batch, Refused]:
+    def _sift(self, batch: Batch) -> tuple[Batch, Refused]:
         return storable(batch, self._schema)
 
     def flush(self) -> None:
         """Add what is gathered, as one snapshot; what cannot be added stays to be added later."""
         if self._waiting():
-            self._appends.append(self._gathered)
-        self._gathered = []
+            self._appends.append(self._batches)
+        self._batches = []
 
     def close(self) -> None:
         """Add what is left, and let the catalog go."""

@@ -47,10 +47,10 @@ class JsonColumns:
         if not self._usual or self._rest > 0:
             self._rest -= 1
             return self._decoder.columns_of(texts, refuse)
-        columns, sure = self._scanned(texts)
+        columns, sure = self._scan(texts)
         if self._times.any() and np.sum(sure) * 2 <= len(sure):
             self._set_kinds(np.where(self._times, TEXT + INT - self._kinds, self._kinds))
-            columns, sure = self._scanned(texts)
+            columns, sure = self._scan(texts)
         if sure.all():
             return columns, None
         rows, others = np.flatnonzero(sure), np.flatnonzero(~sure)
@@ -58,15 +58,15 @@ class JsonColumns:
             self._rest = _REST
         if not len(rows):
             return self._decoder.columns_of(texts, refuse)
-        read, kept = self._decoder.columns_of(
+        other_columns, other_rows = self._decoder.columns_of(
             texts.take(others), lambda number, text, reason: refuse(int(others[number]), text, reason)
         )
-        rows = np.concatenate([rows, others if kept is None else others[kept]])
+        rows = np.concatenate([rows, others if other_rows is None else others[other_rows]])
         order = np.argsort(rows)
-        joined = {name: concat([columns[name][sure], read[name]])[order] for name in columns}
-        return joined, None if len(rows) == len(texts) else rows[order]
+        merged = {name: concat([columns[name][sure], other_columns[name]])[order] for name in columns}
+        return merged, None if len(rows) == len(texts) else rows[order]
 
-    def _scanned(self, texts: Text) -> tuple[dict[str, Column], Array]:
+    def _scan(self, texts: Text) -> tuple[dict[str, Column], Array]:
         count = len(texts)
         wholes, fractions, words = (int(np.sum(self._groups == group)) for group in range(3))
         whole, floats = np.zeros((wholes, count), np.int64), np.zeros((fractions, count))
@@ -80,8 +80,8 @@ class JsonColumns:
             if self._kinds[field] == TEXT:
                 values = Text(*gather_spans(texts.data, spans[place]))
                 if kind == "time":
-                    values, read = _moments(values)
-                    sure &= read | ~valid[field]
+                    values, is_moment = _moments(values)
+                    sure &= is_moment | ~valid[field]
             else:
                 values = (floats if self._kinds[field] == FLOAT else whole)[place].astype(DTYPES[kind], copy=False)
             columns[name] = nullable(values, valid[field])

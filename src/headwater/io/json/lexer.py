@@ -43,8 +43,8 @@ def field_called(
 ) -> int:
     """Return the number of the field called `data[start:stop]`, or -1; the guess, at most their count, is tried first."""
     count = len(ends) - 1
-    for tried in range(count):
-        field = guess + tried
+    for step in range(count):
+        field = guess + step
         if field >= count:
             field -= count
         first = ends[field]

@@ -115,7 +115,7 @@ def _object(
     floats: NDArray[np.float64],
     spans: NDArray[np.int64],
     valid: NDArray[np.bool_],
-    seen: NDArray[np.int64],
+    last_rows: NDArray[np.int64],
 ) -> int:
     at = blank_end(data, at, stop)
     if at >= stop or data[at] != OPEN:
@@ -130,9 +130,9 @@ def _object(
             return UNSURE
         field = field_called(data, at + 1, end, names, ends, guess)
         if field >= 0:
-            if seen[field] == row:  # twice: who wins?
+            if last_rows[field] == row:  # twice: who wins?
                 return UNSURE
-            seen[field], guess = row, field + 1
+            last_rows[field], guess = row, field + 1
         at = blank_end(data, end + 1, stop)
         if at >= stop or data[at] != COLON:
             return UNSURE
@@ -169,10 +169,12 @@ def scan(
     field's place there and by row. `valid` is by field and row; it comes as all false, and what stays so is missing.
     """
     sure = np.zeros(len(offsets) - 1, np.bool_)
-    seen = np.full(len(kinds), -1, np.int64)
+    last_rows = np.full(len(kinds), -1, np.int64)
     for row in range(len(sure)):
         stop = int(offsets[row + 1])
-        end = _object(data, int(offsets[row]), stop, names, ends, kinds, places, row, whole, floats, spans, valid, seen)
+        end = _object(
+            data, int(offsets[row]), stop, names, ends, kinds, places, row, whole, floats, spans, valid, last_rows
+        )
         sure[row] = end == stop
     return sure
 

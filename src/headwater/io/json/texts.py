@@ -49,10 +49,10 @@ class JsonTexts:
         return Text(*self._format.format([_texts(*field) for field in fields]))
 
 
-def joined(texts: Text, between: bytes) -> bytes:
+def join(texts: Text, between: bytes) -> bytes:
     """Return all texts in a row, with one byte between each two.
 
-    >>> joined(Text.of(["{}", "{}"]), b",")
+    >>> join(Text.of(["{}", "{}"]), b",")
     b'{},{}'
     """
     start, stop = int(texts.offsets[0]), int(texts.offsets[-1])

@@ -40,6 +40,6 @@ def unknown_option(topic: Kafka) -> str:
 
 def explained(topic: Kafka, doing: str, error: Any) -> InputError:
     """Return an error of the client as one of ours."""
-    said = error.args[0] if isinstance(error, confluent_kafka.KafkaException) else error
-    text = said.str() if hasattr(said, "str") else str(said)
+    cause = error.args[0] if isinstance(error, confluent_kafka.KafkaException) else error
+    text = cause.str() if hasattr(cause, "str") else str(cause)
     return InputError(f"cannot {doing} {topic}: {text}; is a broker running there, and may this client use it?")

@@ -12,7 +12,7 @@ from headwater.flow.duration import Duration, microseconds
 from headwater.flow.endpoints import DeliverySemantics, Ledger, Reject, Resume, Transaction
 from headwater.flow.identity import Identity, difference
 from headwater.io.payload import payload_schema
-from headwater.io.urls import shown
+from headwater.io.urls import without_password
 
 if TYPE_CHECKING:
     from headwater.io.kafka.reader import KafkaReader
@@ -79,7 +79,7 @@ class Kafka:
                 raise FlowError(f"the pattern of topics {topic!r} is no regular expression: {error}") from None
         self.patience_s = microseconds(patience) / 1e6
         self.options = {"kafka.bootstrap.servers": servers, **(options or {})}
-        self._given = None if schema is None else Schema.of(schema)
+        self._own_schema = None if schema is None else Schema.of(schema)
 
     @property
     def schema(self) -> Schema:
@@ -92,7 +92,7 @@ class Kafka:
     @property
     def fields(self) -> Schema:
         """The columns that a value holds."""
-        return payload_schema(self._given, self.payload, self)
+        return payload_schema(self._own_schema, self.payload, self)
 
     @property
     def identity(self) -> Identity:
@@ -108,19 +108,19 @@ class Kafka:
         return difference(before, now)
 
     @overload
-    def open(self, given: Reject, position: Any = None) -> KafkaReader: ...
+    def open(self, reject_or_schema: Reject, position: Any = None) -> KafkaReader: ...
     @overload
-    def open(self, given: Schema) -> KafkaWriter: ...
-    def open(self, given: Reject | Schema, position: Any = None) -> KafkaReader | KafkaWriter:
+    def open(self, reject_or_schema: Schema) -> KafkaWriter: ...
+    def open(self, reject_or_schema: Reject | Schema, position: Any = None) -> KafkaReader | KafkaWriter:
         """Start reading, from the offsets that `position` has by partition; with a schema instead, start writing."""
         from headwater.io.kafka.reader import KafkaReader
         from headwater.io.kafka.writer import KafkaWriter
 
-        if isinstance(given, Schema):
-            self.check_write(given)
-            return KafkaWriter(self, given)
+        if isinstance(reject_or_schema, Schema):
+            self.check_write(reject_or_schema)
+            return KafkaWriter(self, reject_or_schema)
         self.check_read()
-        return KafkaReader(self, given, position)
+        return KafkaReader(self, reject_or_schema, position)
 
     def transaction(self, schema: Schema, ledger: Ledger) -> Transaction:
         """Start writing in parts, each of which is one transaction of the cluster, as soon as that is there."""
@@ -147,4 +147,4 @@ class Kafka:
             raise FlowError(f"group of {self} is for the engine; on Spark leave it out")
 
     def __str__(self) -> str:
-        return f"kafka://{shown(self.servers)}/{self.topic}"
+        return f"kafka://{without_password(self.servers)}/{self.topic}"

@@ -36,8 +36,8 @@ class Form:
         if self._headers is None:
             return [None] * batch.length
         return [
-            [(name, str(value).encode()) for name, value in said.items()] if isinstance(said, dict) else None
-            for said in batch[self._headers].tolist()
+            [(name, str(value).encode()) for name, value in fields.items()] if isinstance(fields, dict) else None
+            for fields in batch[self._headers].tolist()
         ]
 
     def keys(self, batch: Batch) -> list[bytes | None]:

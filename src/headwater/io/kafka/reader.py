@@ -34,15 +34,15 @@ class KafkaReader:
         self._source, self._schema, self._reject = source, source.schema, reject
         self._decoder = None if source.payload == "text" else JsonColumns(source.fields)
         self._next: Position = dict(position or {})
-        self._assigned: set[int] = set()
+        self._partitions: set[int] = set()
         self._ends: dict[int, int] = {}  #: how far each partition goes, as far as that was asked for
         self._at_end: set[int] = set()  #: partitions of which the cluster said so since their last record
-        self._held: set[int] = set()  #: partitions of which nothing is read for now
+        self._paused: set[int] = set()  #: partitions of which nothing is read for now
         self._checked_s = 0.0
-        given = {"group.id": source.group or "headwater", "enable.auto.commit": False, "auto.offset.reset": "error"}
+        identity = {"group.id": source.group or "headwater", "enable.auto.commit": False, "auto.offset.reset": "error"}
         # where transactions leave marks behind the last record, only the cluster's word tells the end, after such a wait
-        reads = {"isolation.level": "read_committed", "enable.partition.eof": True, "fetch.wait.max.ms": 100}
-        self._consumer = Consumer(settings(source, **given, **reads))
+        isolation = {"isolation.level": "read_committed", "enable.partition.eof": True, "fetch.wait.max.ms": 100}
+        self._consumer = Consumer(settings(source, **identity, **isolation))
         try:
             self._look(source.start)
         except InputError:
@@ -56,10 +56,10 @@ class KafkaReader:
 
     def read(self, limit: int, timeout_s: float) -> Batch | None:
         """Return records; none if nothing came in time. A topic has no end."""
-        found = self.read_splits(limit, timeout_s)
-        for letter in found.letters:
+        split_batch = self.read_splits(limit, timeout_s)
+        for letter in split_batch.letters:
             self._reject(letter.text, letter.error)
-        return found.batch
+        return split_batch.batch
 
     def read_splits(self, limit: int, timeout_s: float) -> SplitBatch:
         """Return records, each with its partition, and the offset behind it."""
@@ -80,15 +80,18 @@ class KafkaReader:
 
     def behind(self) -> set[int]:
         """Return the partitions that hold more than was read, and those of which nothing is known yet."""
-        return {partition for partition in self._assigned if not self._is_at_end(partition)}
+        return {partition for partition in self._partitions if not self._is_at_end(partition)}
 
     def hold(self, splits: Collection[int]) -> None:
         """Read nothing of some partitions, and of all others."""
-        held = set(splits)
-        for change, those in ((self._consumer.pause, held - self._held), (self._consumer.resume, self._held - held)):
+        paused = set(splits)
+        for change, those in (
+            (self._consumer.pause, paused - self._paused),
+            (self._consumer.resume, self._paused - paused),
+        ):
             if those:
                 change([TopicPartition(self._source.topic, partition) for partition in sorted(those)])
-        self._held = held
+        self._paused = paused
 
     def commit(self, position: Position) -> None:
         """Let the consumer group know, where there is one; a checkpoint keeps what counts."""
@@ -105,19 +108,19 @@ class KafkaReader:
         """Begin to read partitions that are not read yet."""
         topic, timeout_s = self._source.topic, self._source.patience_s
         try:
-            found = self._consumer.list_topics(topic, timeout=timeout_s).topics[topic]
-            if found.error is not None:
-                raise KafkaException(found.error)
-            for partition in sorted(set(found.partitions) - self._assigned):
+            metadata = self._consumer.list_topics(topic, timeout=timeout_s).topics[topic]
+            if metadata.error is not None:
+                raise KafkaException(metadata.error)
+            for partition in sorted(set(metadata.partitions) - self._partitions):
                 if str(partition) not in self._next:
                     low, high = self._consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout_s)
                     self._next[str(partition)] = low if start == "earliest" else high
                     self._ends[partition] = high
                 offset = self._next[str(partition)]
                 self._consumer.incremental_assign([TopicPartition(topic, partition, offset)])
-                self._assigned.add(partition)
+                self._partitions.add(partition)
         except KafkaException as error:
-            if not self._assigned:
+            if not self._partitions:
                 raise explained(self._source, "read", error) from None
         self._look_s = time.monotonic() + _LOOK_S
 
@@ -127,10 +130,10 @@ class KafkaReader:
             return True
         place = TopicPartition(self._source.topic, partition)
         try:
-            _, heard = self._consumer.get_watermark_offsets(place, cached=True)
+            _, high = self._consumer.get_watermark_offsets(place, cached=True)
         except KafkaException:  # nothing yet
-            heard = -1
-        end = max(heard, self._ends.get(partition, -1))
+            high = -1
+        end = max(high, self._ends.get(partition, -1))
         return bool(0 <= end <= self._next[str(partition)])
 
     def _check_ends(self, messages: Sequence[Message]) -> None:
@@ -182,13 +185,13 @@ class KafkaReader:
 
         columns: dict[str, Column]
         values = [message.value() or b"" for message in messages]
-        kept: Any = None
+        rows: Any = None
         if self._decoder is not None:
-            columns, kept = self._decoder.of(Text.of_bytes(values), refuse)
+            columns, rows = self._decoder.of(Text.of_bytes(values), refuse)
         else:
             texts = [value.decode(errors="replace") for value in values]
             columns = {text_column(self._source.fields, ()): Text.of(texts)}
-        those = messages if kept is None else [messages[row] for row in kept.tolist()]
+        those = messages if rows is None else [messages[row] for row in rows.tolist()]
         if self._source.key_column is not None:
             keys = [None if each.key() is None else each.key().decode(errors="replace") for each in those]
             columns[self._source.key_column] = column_of(keys, "text", name=self._source.key_column)
@@ -205,7 +208,7 @@ class KafkaReader:
 
 
 def _headers(message: Message) -> dict[str, str | None] | None:
-    found = message.headers()
-    if not found:
+    headers = message.headers()
+    if not headers:
         return None
-    return {name: None if value is None else value.decode(errors="replace") for name, value in found}
+    return {name: None if value is None else value.decode(errors="replace") for name, value in headers}

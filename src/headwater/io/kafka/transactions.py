@@ -57,22 +57,22 @@ class Transactions:
         producer.init_transactions(
             2 * patience_s
         )  # ends what an earlier run has left open, and puts it out if it lives
-        given = {"group.id": f"headwater-{name}", "enable.auto.commit": False, "isolation.level": "read_committed"}
-        self._notes = Consumer(settings(self._sink, **given))
-        [noted] = self._notes.committed([self._note(0)], timeout=patience_s)
-        self._last = noted.offset - 1 if noted.offset > 0 else -1
+        reading = {"group.id": f"headwater-{name}", "enable.auto.commit": False, "isolation.level": "read_committed"}
+        self._notes = Consumer(settings(self._sink, **reading))
+        [offset] = self._notes.committed([self._note(0)], timeout=patience_s)
+        self._last = offset.offset - 1 if offset.offset > 0 else -1
         self._producer = producer
 
     def _commit(self, number: int, messages: Iterable[Message]) -> None:
         assert self._producer is not None
         assert self._notes is not None
         patience_s = self._sink.patience_s
-        self._sending.failed = []
+        self._sending.failures = []
         self._producer.begin_transaction()
         self._sending.send(self._producer, messages)
         self._producer.flush(patience_s)
-        if self._sending.failed:
-            raise explained(self._sink, "write", self._sending.failed[0])
+        if self._sending.failures:
+            raise explained(self._sink, "write", self._sending.failures[0])
         group = self._notes.consumer_group_metadata()
         self._producer.send_offsets_to_transaction([self._note(number + 1)], group, patience_s)
         self._producer.commit_transaction(2 * patience_s)

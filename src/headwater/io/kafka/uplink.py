@@ -22,9 +22,9 @@ class KafkaUplink:
 
     def deliver(self, name: str, number: int, batches: Sequence[Batch]) -> list[tuple[Batch, Refused]]:
         """Have a part in the topic, unless it is."""
-        made = [(batch, *self._sending.messages(batch)) for batch in batches]
-        self._transactions.once(name, number, chain.from_iterable(messages for _, messages, _ in made))
-        return [(batch, refused) for batch, _, refused in made if refused]
+        parts = [(batch, *self._sending.messages(batch)) for batch in batches]
+        self._transactions.once(name, number, chain.from_iterable(messages for _, messages, _ in parts))
+        return [(batch, refusals) for batch, _, refusals in parts if refusals]
 
     def close(self) -> None:
         """Leave the cluster; a transaction that is open comes to nothing."""

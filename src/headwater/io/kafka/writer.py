@@ -15,7 +15,7 @@ from headwater.flow.endpoints import Refused
 from headwater.io.kafka.client import explained, producing
 from headwater.io.kafka.endpoint import Kafka
 from headwater.io.kafka.form import Form
-from headwater.io.sifting import sifted
+from headwater.io.sifting import sift
 
 _FULL_S = 0.01
 _LARGEST = 1_000_000  #: bytes of a message that the client takes unless told
@@ -34,19 +34,19 @@ class Sending:
     def __init__(self, sink: Kafka, schema: Schema, key: tuple[str, ...] = ()) -> None:
         self._sink, self._form = sink, Form(sink, schema, key)
         self._largest = int(sink.options.get("kafka.message.max.bytes", _LARGEST))
-        self.failed: list[Any] = []  #: what the producer gave up since this was emptied
+        self.failures: list[Any] = []  #: what the producer gave up since this was emptied
 
     def messages(self, batch: Batch) -> tuple[list[Message], Refused]:
         """Make messages of what can be, in order; return what never can: one that is too large would hold up all others."""
         form = self._form
-        made, kept, refused = sifted(batch, lambda part: (form.values(part), form.keys(part), form.headers(part)))
-        messages: list[Message] = list(zip(*made, strict=True))
+        columns, records, refusals = sift(batch, lambda part: (form.values(part), form.keys(part), form.headers(part)))
+        messages: list[Message] = list(zip(*columns, strict=True))
         large = {at: size for at, message in enumerate(messages) if (size := _size(message)) > self._largest}
         if large:
-            rows = [row for row in range(batch.length) if row not in refused][: kept.length]
-            refused |= {rows[at]: f"{size:,} bytes are more than a message may have" for at, size in large.items()}
+            rows = [row for row in range(batch.length) if row not in refusals][: records.length]
+            refusals |= {rows[at]: f"{size:,} bytes are more than a message may have" for at, size in large.items()}
             messages = [message for at, message in enumerate(messages) if at not in large]
-        return messages, refused
+        return messages, refusals
 
     def send(self, producer: Producer, messages: Iterable[Message]) -> None:
         """Send messages."""
@@ -58,16 +58,16 @@ class Sending:
         until = time.monotonic() + self._sink.patience_s
         while True:
             try:
-                producer.produce(self._sink.topic, value, key, headers=headers or [], on_delivery=self._heard)
+                producer.produce(self._sink.topic, value, key, headers=headers or [], on_delivery=self._on_delivery)
                 return
             except BufferError:  # so many wait for the cluster
                 if time.monotonic() > until:
                     raise InputError(f"cannot write {self._sink}: its buffer is full; is the cluster there?") from None
                 producer.poll(_FULL_S)
 
-    def _heard(self, error: Any, message: Any) -> None:
+    def _on_delivery(self, error: Any, message: Any) -> None:
         if error is not None:
-            self.failed.append(error)
+            self.failures.append(error)
 
 
 class KafkaWriter:
@@ -83,21 +83,21 @@ class KafkaWriter:
 
     def write(self, batch: Batch) -> Refused:
         """Take records; while too many wait this waits, for a while."""
-        messages, refused = self._sending.messages(batch)
+        messages, refusals = self._sending.messages(batch)
         try:
             self._sending.send(self._producer, messages)
         except KafkaException as error:
             raise explained(self._sink, "write", error) from None
-        return refused
+        return refusals
 
     def flush(self) -> None:
         """Wait until the cluster has all records."""
-        left = self._producer.flush(self._sink.patience_s)
-        failed, self._sending.failed = self._sending.failed, []
-        if failed:
-            raise InputError(f"{explained(self._sink, 'write', failed[0])}", records=len(failed))
-        if left:
-            raise InputError(f"cannot write {self._sink}: {left} records wait for the cluster", records=left)
+        count = self._producer.flush(self._sink.patience_s)
+        failures, self._sending.failures = self._sending.failures, []
+        if failures:
+            raise InputError(f"{explained(self._sink, 'write', failures[0])}", records=len(failures))
+        if count:
+            raise InputError(f"cannot write {self._sink}: {count} records wait for the cluster", records=count)
 
     def close(self) -> None:
         """Wait for what is on its way."""
@@ -107,5 +107,5 @@ class KafkaWriter:
 def _size(message: Message) -> int:
     """Return how large a message is at most, as the client reckons."""
     value, key, headers = message
-    named = sum(len(name) + len(said) + _AROUND for name, said in headers or ())
-    return len(value) + len(key or b"") + named + _AROUND
+    headers_size = sum(len(name) + len(content) + _AROUND for name, content in headers or ())
+    return len(value) + len(key or b"") + headers_size + _AROUND

@@ -10,7 +10,7 @@ from headwater.clock import BUILT_NS
 from headwater.errors import InputError
 from headwater.io.log.entry import GAP, Entry, first_of, gap
 
-Needed = Callable[[int], bool]  #: tells whether somebody has still to take the entry at a position
+IsNeeded = Callable[[int], bool]  #: tells whether somebody has still to take the entry at a position
 WhenFull = Literal["hold", "drop oldest", "drop lowest"]
 
 
@@ -43,22 +43,22 @@ class Bounds:
         return self.age_s is not None and now_ns - made_ns > self.age_s * 1e9
 
 
-def thinned(entries: Iterable[Entry], priority: int, needed: Needed) -> tuple[list[Entry], int]:
+def thin(entries: Iterable[Entry], priority: int, is_needed: IsNeeded) -> tuple[list[Entry], int]:
     """Return entries without those of a priority, and how many records that leaves out.
 
     Where some were, an entry stands that says so. Those that nobody needs go too, and are not counted.
     """
-    kept: list[Entry] = []
+    remaining: list[Entry] = []
     dropped = 0
     for entry in entries:
-        if entry.priority != GAP and entry.priority > priority and needed(entry.position):
-            kept.append(entry)
+        if entry.priority != GAP and entry.priority > priority and is_needed(entry.position):
+            remaining.append(entry)
             continue
-        if entry.priority != GAP and needed(entry.position):
+        if entry.priority != GAP and is_needed(entry.position):
             dropped += entry.records
         start, records = first_of(entry), entry.records
-        if kept and kept[-1].priority == GAP:
-            before = kept.pop()
+        if remaining and remaining[-1].priority == GAP:
+            before = remaining.pop()
             start, records = first_of(before), records + before.records
-        kept.append(gap(start, entry.position + 1, records, entry.created_ns))
-    return kept, dropped
+        remaining.append(gap(start, entry.position + 1, records, entry.created_ns))
+    return remaining, dropped

@@ -14,7 +14,7 @@ from headwater.io.log.disk import Disk, SystemDisk
 from headwater.io.log.entry import Entry
 from headwater.io.log.high_watermark import HighWatermark
 from headwater.io.log.reader import Reader
-from headwater.io.log.segment import Segment, listed, remove
+from headwater.io.log.segment import Segment, list_segments, remove
 
 _ENDING = ".reader"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
@@ -72,14 +72,14 @@ class Consumer:
             return self.reader.read(most_bytes)
 
     def release(self, position: int) -> None:
-        """Need nothing before a position any more."""
+        """Release all entries before a position."""
         self.reader.position = max(position, self.reader.position)
         try:
             self._mark.write(position)
             if position < self._border:
                 return
             self._look()
-            segments = listed(self._disk, self._folder)
+            segments = list_segments(self._disk, self._folder)
             if len(segments) > 1 and segments[1].first <= position:
                 self._mark.sync()  # a segment must not be gone for who goes back to before it
                 segments = reclaim(self._disk, self._folder)
@@ -94,7 +94,7 @@ class Consumer:
         return self._mark.is_in_place
 
     def restore(self) -> None:
-        """Say once more what is released, where somebody has deleted it. Raises OSError."""
+        """Write the position again, where somebody has deleted its file. Raises OSError."""
         if not self._mark.is_in_place:
             self._mark.restore()
 
@@ -112,7 +112,7 @@ class Consumer:
         self._mark.close()
 
 
-def released(disk: Disk, folder: str) -> list[int]:
+def release_positions(disk: Disk, folder: str) -> list[int]:
     """Return the position of each consumer before which it needs nothing."""
     positions = []
     for name in disk.listdir(folder):
@@ -128,10 +128,10 @@ def reclaim(disk: Disk, folder: str, *, last_too: bool = False) -> list[Segment]
 
     The last one with a safe entry stays, for who wants to know what the log said last, unless `last_too`.
     """
-    needed = min(released(disk, folder), default=0)
+    lowest = min(release_positions(disk, folder), default=0)
     synced = _published(disk, folder)
-    segments = listed(disk, folder)
-    while len(segments) > 1 and segments[1].first <= needed and (last_too or segments[1].first < synced):
+    segments = list_segments(disk, folder)
+    while len(segments) > 1 and segments[1].first <= lowest and (last_too or segments[1].first < synced):
         remove(disk, folder, segments[0].first)
         segments = segments[1:]
     return segments

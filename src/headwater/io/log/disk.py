@@ -53,7 +53,7 @@ class Disk(Protocol):
         """Tell whether a path still leads to an open file, which somebody may have deleted or moved away."""
 
     def lock(self, fd: int) -> bool:
-        """Keep an open file to ourselves; False if somebody else does."""
+        """Lock an open file; False if another process has the lock."""
 
 
 class SystemDisk:
@@ -128,7 +128,7 @@ class SystemDisk:
             return False
 
     def lock(self, fd: int) -> bool:
-        """Keep an open file to ourselves."""
+        """Lock an open file."""
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -39,7 +39,7 @@ class Entry(NamedTuple):
         return self.position - self.unsafe
 
 
-def packed(entry: Entry, salt: int) -> bytes:
+def pack_entry(entry: Entry, salt: int) -> bytes:
     """Return an entry as bytes."""
     position, created_ns, priority, records, data, unsafe = entry
     head = HEAD.pack(0, _SIGN, priority, len(data), records, unsafe, position, created_ns)
@@ -60,7 +60,7 @@ def facts(head: bytes) -> tuple[int, int, int]:
     return position, priority, records
 
 
-def parsed(data: bytes, at: int, salt: int) -> tuple[Entry, int] | None:
+def parse_entry(data: bytes, at: int, salt: int) -> tuple[Entry, int] | None:
     """Return the entry at a place and where it ends; None if there is no whole one."""
     start = at + HEAD.size
     if start > len(data):
@@ -77,9 +77,9 @@ def next_whole(data: bytes, at: int, salt: int, least: int) -> tuple[Entry, int]
     while (sign := data.find(_SIGN, at + 4)) >= 0:
         at = sign - 4
         if at + HEAD.size <= len(data) and least <= HEAD.unpack_from(data, at)[6] < least + _FARTHEST:
-            found = parsed(data, at, salt)
-            if found is not None:
-                return found
+            match = parse_entry(data, at, salt)
+            if match is not None:
+                return match
         at += 1
     return None
 

@@ -35,13 +35,13 @@ class LogFolder:
         self.let_go()
         self._lock_fd = fd
 
-    def noted(self, name: str, made: Callable[[], bytes]) -> bytes:
-        """Return what a small file says; where there is none, what was `made` is written into it."""
+    def note(self, name: str, make: Callable[[], bytes]) -> bytes:
+        """Return what a small file says; where there is none, what `make` returns is written into it."""
         path = f"{self._folder}/{name}"
         try:
             fd = self._disk.open(path)
         except FileNotFoundError:
-            self._notes[name] = made()
+            self._notes[name] = make()
             write_whole(self._disk, path, self._notes[name])
             self._disk.fsync_dir(self._folder)
         else:

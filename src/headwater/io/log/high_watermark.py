@@ -17,7 +17,7 @@ class HighWatermark:
     def __init__(self, disk: Disk, path: str, *, writing: bool) -> None:
         self._disk, self._path = disk, path
         self._fd = disk.open(path, create=writing)
-        self._slots = [self._read(0), self._read(1)]
+        self._slots = [self._read_slot(0), self._read_slot(1)]
         self.safe = 0  #: what is known to be on disk after a power cut
         self._safe_slot: int | None = None if self.value else 1  # None while nobody knows
         self._in_doubt = self.value > 0  # bytes whose fsync failed stay readable, and are not written by the next one
@@ -29,7 +29,7 @@ class HighWatermark:
 
     def current(self) -> int:
         """Read the number again: another process may write it."""
-        self._slots = [max(self._slots[0], self._read(0)), max(self._slots[1], self._read(1))]
+        self._slots = [max(self._slots[0], self._read_slot(0)), max(self._slots[1], self._read_slot(1))]
         return self.value
 
     def write(self, value: int) -> None:
@@ -39,7 +39,7 @@ class HighWatermark:
         if self._safe_slot is None:
             self.sync()
         assert self._safe_slot is not None
-        self._put(1 - self._safe_slot, value)
+        self._write_slot(1 - self._safe_slot, value)
 
     def sync(self) -> None:
         """Have the number safe on disk."""
@@ -48,7 +48,7 @@ class HighWatermark:
             return
         slot = self._slots.index(value)
         if self._in_doubt:
-            self._put(slot, value)
+            self._write_slot(slot, value)
         self._in_doubt = True
         self._disk.fsync(self._fd)
         self._in_doubt, self.safe, self._safe_slot = False, value, slot
@@ -62,7 +62,7 @@ class HighWatermark:
         """Write the number once more, into a new file: somebody has deleted the one that it was in."""
         before, self._fd = self._fd, self._disk.open(self._path, create=True)
         try:
-            self._put(slot := self._slots.index(self.value), self.value)
+            self._write_slot(slot := self._slots.index(self.value), self.value)
             self._disk.fsync(self._fd)
         except OSError:
             self._disk.close(self._fd)
@@ -75,12 +75,12 @@ class HighWatermark:
         """Close the file."""
         self._disk.close(self._fd)
 
-    def _put(self, slot: int, value: int) -> None:
+    def _write_slot(self, slot: int, value: int) -> None:
         form = value.to_bytes(8, "little")
         self._disk.write_at(self._fd, _SLOT.pack(value, crc32(form)), slot * _APART)
         self._slots[slot] = value
 
-    def _read(self, slot: int) -> int:
+    def _read_slot(self, slot: int) -> int:
         data = self._disk.read(self._fd, _SLOT.size, slot * _APART)
         if len(data) < _SLOT.size:
             return 0

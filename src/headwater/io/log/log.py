@@ -14,7 +14,7 @@ from headwater.clock import now_ns
 from headwater.errors import InputError
 from headwater.io.files import explained, is_full
 from headwater.io.log.bounds import Bounds
-from headwater.io.log.consumer import Consumer, reclaim, released
+from headwater.io.log.consumer import Consumer, reclaim, release_positions
 from headwater.io.log.disk import Disk, SystemDisk
 from headwater.io.log.entry import HEAD, MOST_BYTES
 from headwater.io.log.folder import LogFolder
@@ -22,7 +22,7 @@ from headwater.io.log.high_watermark import HighWatermark
 from headwater.io.log.reader import SYNCED, Reader, Trouble
 from headwater.io.log.recovery import SegmentContents
 from headwater.io.log.sealed_segments import SealedSegments
-from headwater.io.log.segment import Segment, leftovers, listed
+from headwater.io.log.segment import Segment, leftovers, list_segments
 from headwater.io.log.tail import Tail
 
 log = logging.getLogger(__name__)
@@ -74,9 +74,9 @@ class Log:
         self._log_folder = LogFolder(self._disk, self._folder)
         self._closed = False
         self._syncing = Lock()  # one at a time makes safe, or changes the current segment; taken before the other lock
-        self._changed = Condition()
+        self._condition = Condition()
         try:
-            with self._explained("keep a log in"), self._changed:
+            with self._explained("keep a log in"), self._condition:
                 self._open()
         except InputError:
             self._let_go()
@@ -118,7 +118,7 @@ class Log:
         full: OSError | None = None
         with self._explained("append to the log in"):
             while True:
-                with self._changed:
+                with self._condition:
                     if self._closed:
                         raise InputError(f"the log in {self._folder} is closed")
                     if self._fits(size):
@@ -129,13 +129,13 @@ class Log:
                                 raise
                             full = error
                         else:
-                            self._changed.notify_all()  # who makes it safe
+                            self._condition.notify_all()  # who makes it safe
                             return position
                 if full is not None:
                     self._give_back(full)
                     full = None
                     continue
-                with self._syncing, self._changed:
+                with self._syncing, self._condition:
                     if not self._make_room(size, priority):
                         self.dropped["log full"] += records
                         return None
@@ -151,17 +151,17 @@ class Log:
 
     def sync(self) -> int:
         """Have all that was appended safe on disk; return `synced`. Those who come meanwhile share the next fsync."""
-        wanted = self.end
+        end = self.end
         with self._syncing:
-            if self.synced < wanted:
-                with self._explained(f"have {wanted - self.synced:,} entries safe in the log in"):
+            if self.synced < end:
+                with self._explained(f"have {end - self.synced:,} entries safe in the log in"):
                     self._sync()
         return self.synced
 
     def wait(self, position: int, timeout_s: float | None = None) -> bool:
         """Wait until all before a position is safe, where a thread sees to it; False if it is not in time."""
-        with self._changed:
-            self._changed.wait_for(lambda: self.synced >= position or self._closed, timeout_s)
+        with self._condition:
+            self._condition.wait_for(lambda: self.synced >= position or self._closed, timeout_s)
             return self.synced >= position
 
     def reader(self, start: int = 0, *, unsafe: bool = False) -> Reader:
@@ -181,10 +181,10 @@ class Log:
         self._consumers.append(consumer)
         return consumer
 
-    def noted(self, name: str, made: Callable[[], bytes]) -> bytes:
-        """Return what a small file beside the log says; where there is none, what was `made` is written into it."""
-        with self._explained("keep a note beside the log in"), self._changed:
-            return self._log_folder.noted(name, made)
+    def note(self, name: str, make: Callable[[], bytes]) -> bytes:
+        """Return what a small file beside the log says; where there is none, what `make` returns is written into it."""
+        with self._explained("keep a note beside the log in"), self._condition:
+            return self._log_folder.note(name, make)
 
     def look_again(self) -> None:
         """See what is left on disk: a consumer in another process may have released some.
@@ -200,12 +200,12 @@ class Log:
 
     def expire(self) -> None:
         """Drop the segments in which all entries are too old; appending does so too."""
-        with self._explained("drop old entries of the log in"), self._syncing, self._changed:
+        with self._explained("drop old entries of the log in"), self._syncing, self._condition:
             self._expire()
 
     def clear(self) -> None:
         """Forget all entries, and give their disk back."""
-        with self._explained("clear the log in"), self._syncing, self._changed:
+        with self._explained("clear the log in"), self._syncing, self._condition:
             self._tail.safe(self.end)
             self._roll()
             for segment in list(self._sealed.segments):
@@ -221,12 +221,12 @@ class Log:
                 with suppress(OSError):  # one that is behind does no harm
                     self._mark.sync()
         finally:
-            with self._changed:
+            with self._condition:
                 self._closed = True
-                self._changed.notify_all()
+                self._condition.notify_all()
             if self._thread is not None:
                 self._thread.join()
-            with self._syncing, self._changed:  # a consumer may be about to look whether all is in its place
+            with self._syncing, self._condition:  # a consumer may be about to look whether all is in its place
                 self._let_go()
 
     # -- opening ------------------------------------------------------------------------------------------------------
@@ -238,10 +238,10 @@ class Log:
             disk.unlink(f"{folder}/{name}")
         self._mark = HighWatermark(disk, f"{folder}/{SYNCED}", writing=True)
         disk.fsync_dir(folder)
-        known_safe = max(self._mark.value, *released(disk, folder), 0)
-        segments = listed(disk, folder)
+        known_safe = max(self._mark.value, *release_positions(disk, folder), 0)
+        segments = list_segments(disk, folder)
         if segments:
-            self._tell(segments[-1], self._tail.resume(segments[-1], known_safe))
+            self._report(segments[-1], self._tail.resume(segments[-1], known_safe))
         else:
             if known_safe:
                 log.warning("log: no entries are left in %s, which had %d; was it copied in part?", folder, known_safe)
@@ -249,20 +249,20 @@ class Log:
         self._look()
         self._publish()
 
-    def _tell(self, segment: Segment, found: SegmentContents) -> None:
+    def _report(self, segment: Segment, contents: SegmentContents) -> None:
         file = f"{self._folder}/{segment.name}"
-        for hole in found.lost:
+        for hole in contents.lost:
             self.troubles.append(Trouble(file, *hole))
             self.lost += hole.stop - hole.start
             log.warning("log: %s", self.troubles[-1])
-        self.cut_bytes = found.cut_bytes
-        if found.cut_bytes:
+        self.cut_bytes = contents.cut_bytes
+        if contents.cut_bytes:
             log.warning(
                 "log: the last %d bytes of %s were cut short by a crash, or damaged before they were safe, and are taken "
                 "away: %d whole entries, and part of one; nobody was told that they were safe",
-                found.cut_bytes,
+                contents.cut_bytes,
                 file,
-                found.cut_entries,
+                contents.cut_entries,
             )
 
     def _let_go(self) -> None:
@@ -277,7 +277,7 @@ class Log:
 
     def _sync(self) -> None:
         """Have all safe that was appended by now; others append meanwhile."""
-        with self._changed:
+        with self._condition:
             if self._tail.in_doubt:
                 self._begin()
                 return
@@ -287,7 +287,7 @@ class Log:
         except OSError:
             self._tail.in_doubt = True
             raise
-        with self._changed:
+        with self._condition:
             if self._is_in_place():
                 self._tail.safe(end)
                 self._publish()
@@ -301,36 +301,36 @@ class Log:
             self._mark.write(self.synced)
         except OSError as error:
             log.warning("log: %s", explained(error, self._folder, "say how far it is safe to who reads the log in"))
-        self._changed.notify_all()
+        self._condition.notify_all()
 
     def _sync_on(self, every_s: float) -> None:
         while True:
-            with self._changed:
-                is_new = self._changed.wait_for(lambda: self._closed or self.synced < self.end, _LOOK_S)
-                self._changed.wait_for(lambda: self._closed, every_s)
+            with self._condition:
+                is_new = self._condition.wait_for(lambda: self._closed or self.synced < self.end, _LOOK_S)
+                self._condition.wait_for(lambda: self._closed, every_s)
                 if self._closed:
                     return
             try:
                 self.sync() if is_new else self.look_again()
             except InputError as error:
                 log.warning("%s", error)
-                with self._changed:
-                    self._changed.wait_for(lambda: self._closed, 1.0)
+                with self._condition:
+                    self._condition.wait_for(lambda: self._closed, 1.0)
 
     # -- staying there ------------------------------------------------------------------------------------------------
 
     def _stay(self) -> None:
         """Have all files where they were."""
-        with self._changed:
+        with self._condition:
             if self._closed or self._is_in_place():
                 return
-        with self._syncing, self._changed:
+        with self._syncing, self._condition:
             if not self._closed and not self._is_in_place():  # another thread may have been faster
                 self._restore()
 
     def _stay_and_look(self) -> None:
         self._stay()
-        with self._changed:
+        with self._condition:
             if not self._closed:
                 self._look()
 
@@ -398,7 +398,7 @@ class Log:
 
     def _free(self) -> None:
         """Remove all that is released, also where a log that has room keeps it."""
-        if self._tail.size and self.end <= min(released(self._disk, self._folder), default=0):
+        if self._tail.size and self.end <= min(release_positions(self._disk, self._folder), default=0):
             self._roll()
         for consumer in self._consumers:
             consumer.sync()
@@ -407,7 +407,7 @@ class Log:
 
     def _give_back(self, full: OSError) -> None:
         """Make room on a disk that is full with what nobody needs any more; raises `full` if there is nothing."""
-        with self._syncing, self._changed:
+        with self._syncing, self._condition:
             before = self.nbytes
             self._free()
             if self.nbytes >= before:
@@ -458,10 +458,10 @@ class Log:
 
     @contextmanager
     def _nothing_dropped(self, reader: Reader) -> Iterator[None]:
-        """Drop nothing while somebody reads, and have him leave what was dropped: it is counted already."""
+        """Drop nothing during a read, and have the reader skip what was dropped: it is counted already."""
         with suppress(OSError):  # what is open can be read in any case
             self._stay()
-        with self._changed:
+        with self._condition:
             reader.stay_among([*self._sealed.segments, self._tail.segment])
             yield
 

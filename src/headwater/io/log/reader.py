@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 from headwater.io.files import explained
 from headwater.io.log.disk import Disk, SystemDisk
-from headwater.io.log.entry import GAP, HEAD, Entry, facts, first_of, next_whole, parsed, size_at
+from headwater.io.log.entry import GAP, HEAD, Entry, facts, first_of, next_whole, parse_entry, size_at
 from headwater.io.log.high_watermark import HighWatermark
-from headwater.io.log.segment import Segment, listed
+from headwater.io.log.segment import Segment, list_segments
 
 log = logging.getLogger(__name__)
 
@@ -62,20 +62,20 @@ class Reader:
 
     def read(self, most_bytes: int = 2**20) -> list[Entry]:
         """Return the next entries, about so many bytes at most and one at least; none if nothing is new."""
-        found: list[Entry] = []
+        entries: list[Entry] = []
         size = 0
         try:
             stop = self._until()
             while self.position < stop and size < most_bytes:
                 entry = self._next(stop)
                 if entry is not None:
-                    found.append(entry)
+                    entries.append(entry)
                     size += entry.nbytes
         except OSError as error:
-            if found:
-                return found  # and the next call meets the error
+            if entries:
+                return entries  # and the next call meets the error
             raise explained(error, self._folder, "read the log in") from error
-        return found
+        return entries
 
     def seek(self, position: int) -> None:
         """Go on, or back, to a position."""
@@ -111,16 +111,16 @@ class Reader:
         if self._segment is None:
             self._enter(stop)
             return None
-        found = self._parsed()
-        if found is None or self._is_beyond(found[0]):
-            if not self._stays():
+        match = self._parse()
+        if match is None or self._is_beyond(match[0]):
+            if not self._is_still_in():
                 self._leave()
                 return None
-            found = self._whole_behind()
-            if found is None or self._is_beyond(found[0]) or first_of(found[0]) >= stop:
+            match = self._whole_behind()
+            if match is None or self._is_beyond(match[0]) or first_of(match[0]) >= stop:
                 self._give_up(stop if self._border is None else min(stop, self._border))
                 return None
-        entry, end = found
+        entry, end = match
         first = first_of(entry)
         if first > self.position:
             self._lose(first)
@@ -140,7 +140,7 @@ class Reader:
 
     def _enter(self, stop: int) -> None:
         """Open the segment that has the next position, or the first one that is left."""
-        segments = listed(self._disk, self._folder)
+        segments = list_segments(self._disk, self._folder)
         at = max((number for number, segment in enumerate(segments) if segment.first <= self.position), default=0)
         if not segments or (segments[at].first >= stop and segments[at].first > self.position):
             self.skipped += stop - self.position
@@ -162,17 +162,17 @@ class Reader:
             self._disk.close(self._fd)
         self._segment, self._window = None, b""
 
-    def _stays(self) -> bool:
+    def _is_still_in(self) -> bool:
         """Look which segments there are; tell whether the next position should be in the one that is open."""
         assert self._segment is not None
-        segments = listed(self._disk, self._folder)
+        segments = list_segments(self._disk, self._folder)
         if self._segment not in segments:  # dropped, or written anew
             return False
         behind = segments[segments.index(self._segment) + 1 :]
         self._border = behind[0].first if behind else None
         return self._border is None or self.position < self._border
 
-    def _parsed(self) -> tuple[Entry, int] | None:
+    def _parse(self) -> tuple[Entry, int] | None:
         """Return the entry at the place that was reached, and where it ends."""
         assert self._segment is not None
         at = self._byte - self._window_at
@@ -183,15 +183,15 @@ class Reader:
             size = size_at(self._window, 0)
             if size > len(self._window) and size <= self._disk.size(self._fd) - self._byte:
                 self._window = self._disk.read(self._fd, size, self._byte)
-        found = parsed(self._window, at, self._segment.salt)
-        return None if found is None else (found[0], found[1] + self._window_at)
+        match = parse_entry(self._window, at, self._segment.salt)
+        return None if match is None else (match[0], match[1] + self._window_at)
 
     def _whole_behind(self) -> tuple[Entry, int] | None:
         """Look for the next whole entry behind a damaged place."""
         assert self._segment is not None
         data = self._disk.read(self._fd, self._disk.size(self._fd) - self._byte, self._byte)
-        found = next_whole(data, 0, self._segment.salt, self.position)
-        return None if found is None else (found[0], found[1] + self._byte)
+        match = next_whole(data, 0, self._segment.salt, self.position)
+        return None if match is None else (match[0], match[1] + self._byte)
 
     def _give_up(self, position: int) -> None:
         """Nothing in this segment is left to read before a position."""
@@ -207,17 +207,17 @@ class Reader:
         log.warning("log: %s", trouble)
 
 
-def records_in(folder: str | Path, needed: Callable[[int], bool], *, disk: Disk | None = None) -> int:
+def records_in(folder: str | Path, is_needed: Callable[[int], bool], *, disk: Disk | None = None) -> int:
     """Return how many records a log holds in the entries at positions that are needed, by the heads of its entries."""
     disk, folder = disk or SystemDisk(), str(folder)
-    segments = listed(disk, folder)
-    found = 0
+    segments = list_segments(disk, folder)
+    count = 0
     for number, segment in enumerate(segments):
         border = segments[number + 1].first if number + 1 < len(segments) else None
         fd, at = disk.open(f"{folder}/{segment.name}"), 0
         while size := size_at(head := disk.read(fd, HEAD.size, at), 0):
             position, priority, records = facts(head)
-            found += records if priority != GAP and needed(position) and (border is None or position < border) else 0
+            count += records if priority != GAP and is_needed(position) and (border is None or position < border) else 0
             at += size
         disk.close(fd)
-    return found
+    return count

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from headwater.io.log.entry import Entry, first_of, next_whole, parsed
+from headwater.io.log.entry import Entry, first_of, next_whole, parse_entry
 
 
 class Hole(NamedTuple):
@@ -34,15 +34,15 @@ def examine(data: bytes, salt: int, first: int, known_safe: int) -> SegmentConte
     Entries that were said to be safe count even if one before them is damaged. The others count up to the first damage:
     who wrote them was told nothing, and must not find a later one without an earlier one.
     """
-    found = list(whole(data, salt, first))
-    safe = max([known_safe, first, *(entry.known_safe for entry, _, _ in found)])
+    entries_found = list(whole(data, salt, first))
+    safe = max([known_safe, first, *(entry.known_safe for entry, _, _ in entries_found)])
     entries: list[Entry] = []
     lost: list[Hole] = []
     position, at = first, 0
-    for number, (entry, start, end) in enumerate(found):
+    for number, (entry, start, end) in enumerate(entries_found):
         if first_of(entry) > position or start > at:
             if position >= safe:
-                return SegmentContents(entries, at, position, safe, lost, len(data) - at, len(found) - number)
+                return SegmentContents(entries, at, position, safe, lost, len(data) - at, len(entries_found) - number)
             lost.append(Hole(at, position, first_of(entry)))
         entries.append(entry)
         position, at = entry.position + 1, end
@@ -58,13 +58,13 @@ def whole(data: bytes, salt: int, first: int) -> Iterator[tuple[Entry, int, int]
     """Return all whole entries, with where they begin and end."""
     at, position = 0, first
     while at < len(data):
-        found = parsed(data, at, salt)
+        match = parse_entry(data, at, salt)
         start = at
-        if found is None or found[0].position < position:
-            found = next_whole(data, at, salt, position)
-            if found is None:
+        if match is None or match[0].position < position:
+            match = next_whole(data, at, salt, position)
+            if match is None:
                 return
-            start = found[1] - found[0].nbytes
-        entry, at = found
+            start = match[1] - match[0].nbytes
+        entry, at = match
         yield entry, start, at
         position = entry.position + 1

@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from zlib import crc32
 
-from headwater.io.log.bounds import Needed, thinned
+from headwater.io.log.bounds import IsNeeded, thin
 from headwater.io.log.disk import Disk
-from headwater.io.log.entry import GAP, Entry, first_of, packed
+from headwater.io.log.entry import GAP, Entry, first_of, pack_entry
 from headwater.io.log.recovery import whole
-from headwater.io.log.segment import FRESH, Segment, copy, generation, listed, remove
+from headwater.io.log.segment import FRESH, Segment, copy, generation, list_segments, remove
 
 log = logging.getLogger(__name__)
 
@@ -33,23 +33,23 @@ class SealedSegments:
         self._current = Segment(0, 0, 0)
         self._sizes: dict[Segment, int] = {}
         self._priorities: dict[Segment, dict[int, int]] = {}  # of each, the last position that has it
-        self._made: dict[Segment, int] = {}  # when the last entry was made
+        self._made_ns: dict[Segment, int] = {}  # when the last entry was made
         self._names_in_doubt = False  # whether files were written again whose names the folder may not have for good
 
-    def look(self, current: Segment, released: float) -> None:
-        """See which there are: others remove some that are `released`, and the current one moves on.
+    def look(self, current: Segment, released_before: float) -> None:
+        """See which there are: others remove some that lie before `released_before`, and the current one moves on.
 
         One that is not released and not there was deleted by somebody, and is written again.
         """
         self._current = current
-        there = {segment for segment in listed(self._disk, self._folder) if segment < current}
+        there = {segment for segment in list_segments(self._disk, self._folder) if segment < current}
         for segment in there - self._sizes.keys():
             with suppress(FileNotFoundError):  # removed meanwhile
                 self._sizes[segment] = self._size(segment)
         self._count()
-        gone = [segment for segment in self.segments if segment not in there]
-        for segment in gone:
-            if self._border(segment) > released and segment in self._fds:
+        missing = [segment for segment in self.segments if segment not in there]
+        for segment in missing:
+            if self._border(segment) > released_before and segment in self._fds:
                 log.warning("log: %s/%s was deleted, and is written again", self._folder, segment.name)
                 self._names_in_doubt = True
                 copy(self._disk, self._folder, segment, self._fds[segment], self._sizes[segment])
@@ -83,13 +83,13 @@ class SealedSegments:
 
     def made_ns(self, segment: Segment) -> int:
         """Return when the last entry of a segment was made."""
-        if segment not in self._made:
-            self._made[segment] = max((entry.created_ns for entry in self.entries(segment)), default=0)
-        return self._made[segment]
+        if segment not in self._made_ns:
+            self._made_ns[segment] = max((entry.created_ns for entry in self.entries(segment)), default=0)
+        return self._made_ns[segment]
 
-    def drop(self, segment: Segment, needed: Needed) -> int:
+    def drop(self, segment: Segment, is_needed: IsNeeded) -> int:
         """Remove a segment; return how many records go with it that somebody had still to take."""
-        missed = sum(e.records for e in self.entries(segment) if needed(e.position) and e.priority != GAP)
+        missed = sum(e.records for e in self.entries(segment) if is_needed(e.position) and e.priority != GAP)
         self.remove(segment)
         return missed
 
@@ -100,20 +100,20 @@ class SealedSegments:
 
     def forget(self, segment: Segment) -> None:
         """Look at a segment anew when it is asked for."""
-        for known in (self._sizes, self._priorities, self._made):
-            known.pop(segment, None)
+        for cache in (self._sizes, self._priorities, self._made_ns):
+            cache.pop(segment, None)
         if segment in self._fds:
             self._disk.close(self._fds.pop(segment))
         self._count()
 
-    def lowest(self, needed: Needed) -> int | None:
+    def lowest(self, is_needed: IsNeeded) -> int | None:
         """Return the least priority among entries that somebody has still to take; None if there is none."""
-        found = [
-            priority for s in self.segments for priority, last in self._known_priorities(s).items() if needed(last)
+        priorities = [
+            priority for s in self.segments for priority, last in self._known_priorities(s).items() if is_needed(last)
         ]
-        return min(found, default=None)
+        return min(priorities, default=None)
 
-    def thin(self, priority: int | None, needed: Needed) -> int:
+    def thin(self, priority: int | None, is_needed: IsNeeded) -> int:
         """Take the entries of a priority out of the first segment that has some; return how many records that costs.
 
         With None, there are none left that anybody needs: the first segment goes.
@@ -121,16 +121,16 @@ class SealedSegments:
         if priority is None:
             self.remove(self.segments[0])
             return 0
-        segment = next(s for s in self.segments if needed(self._known_priorities(s).get(priority, -1)))
-        kept, dropped = thinned(self.entries(segment), priority, needed)
+        segment = next(s for s in self.segments if is_needed(self._known_priorities(s).get(priority, -1)))
+        entries, dropped = thin(self.entries(segment), priority, is_needed)
         at = self.segments.index(segment)
-        if all(entry.priority == GAP for entry in kept):
+        if all(entry.priority == GAP for entry in entries):
             if at:  # the one before it says what was here, so that nothing but gaps does not pile up
                 before = self.segments[at - 1]
-                self._rewrite(before, thinned([*self.entries(before), *kept], -1, lambda position: True)[0])
+                self._rewrite(before, thin([*self.entries(before), *entries], -1, lambda position: True)[0])
             self.remove(segment)
         else:
-            self._rewrite(segment, kept)
+            self._rewrite(segment, entries)
         return dropped
 
     def _rewrite(self, segment: Segment, entries: list[Entry]) -> None:
@@ -138,7 +138,7 @@ class SealedSegments:
         disk, number = self._disk, generation(self._disk, self._folder, segment.first)
         fresh = Segment(segment.first, number, crc32(segment.name.encode(), number))
         path = f"{self._folder}/{fresh.name}"
-        form = b"".join(packed(entry, fresh.salt) for entry in entries)
+        form = b"".join(pack_entry(entry, fresh.salt) for entry in entries)
         fd = disk.open(path + FRESH, create=True)
         try:
             view = memoryview(form)
@@ -168,15 +168,15 @@ class SealedSegments:
         return [*self.segments, self._current][self.segments.index(segment) + 1].first
 
     def _read(self, segment: Segment, size: int) -> bytes:
-        with self._opened(segment) as fd:
+        with self._open(segment) as fd:
             return self._disk.read(fd, size, 0)
 
     def _size(self, segment: Segment) -> int:
-        with self._opened(segment) as fd:
+        with self._open(segment) as fd:
             return self._disk.size(fd)
 
     @contextmanager
-    def _opened(self, segment: Segment) -> Iterator[int]:
+    def _open(self, segment: Segment) -> Iterator[int]:
         fd = self._fds.get(segment)
         if fd is not None:
             yield fd

@@ -26,7 +26,7 @@ class Segment(NamedTuple):
         return f"{self.first:020d}-{self.generation:04d}-{self.salt:08x}.log"
 
 
-def listed(disk: Disk, folder: str) -> list[Segment]:
+def list_segments(disk: Disk, folder: str) -> list[Segment]:
     """Return the segments of a folder in order, without those that another has taken the place of."""
     return list({segment.first: segment for segment in _all(disk, folder)}.values())
 
@@ -64,16 +64,16 @@ def write_whole(disk: Disk, path: str, data: bytes) -> None:
 
 def generation(disk: Disk, folder: str, first: int) -> int:
     """Return the number for a new segment that begins at a position, larger than that of any which was there before."""
-    found = (_named(name.removesuffix(FRESH)) for name in disk.listdir(folder))
-    return max((segment.generation + 1 for segment in found if segment and segment.first == first), default=0)
+    segments = (_segment_named(name.removesuffix(FRESH)) for name in disk.listdir(folder))
+    return max((segment.generation + 1 for segment in segments if segment and segment.first == first), default=0)
 
 
 def _all(disk: Disk, folder: str) -> list[Segment]:
-    return sorted(filter(None, map(_named, disk.listdir(folder))))
+    return sorted(filter(None, map(_segment_named, disk.listdir(folder))))
 
 
 @lru_cache(1024)
-def _named(name: str) -> Segment | None:
+def _segment_named(name: str) -> Segment | None:
     match = _NAME.fullmatch(name)
     return Segment(int(match[1]), int(match[2]), int(match[3], 16)) if match else None
 

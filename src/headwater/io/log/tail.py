@@ -8,7 +8,7 @@ from contextlib import suppress
 from zlib import crc32
 
 from headwater.io.log.disk import Disk
-from headwater.io.log.entry import Entry, packed
+from headwater.io.log.entry import Entry, pack_entry
 from headwater.io.log.recovery import SegmentContents, examine
 from headwater.io.log.segment import FRESH, Segment, copy, generation, remove
 
@@ -44,20 +44,20 @@ class Tail:
         """Go on behind the last segment, after a crash or a clean end; return what was found in it."""
         fd = self._disk.open(f"{self._folder}/{last.name}", create=True)
         self._use(fd, last, self._disk.size(fd))
-        found = examine(self._disk.read(fd, self.size, 0), last.salt, last.first, known_safe)
-        self.end, self.synced = found.next, found.safe
-        self._waiting.extend(entry for entry in found.entries if entry.position >= found.safe)
-        self._safe_size = found.end - sum(entry.nbytes for entry in self._waiting)
-        if found.entries:
-            self.began_ns = found.entries[0].created_ns
-        if self._waiting or found.cut_bytes or found.lost:
+        contents = examine(self._disk.read(fd, self.size, 0), last.salt, last.first, known_safe)
+        self.end, self.synced = contents.next, contents.safe
+        self._waiting.extend(entry for entry in contents.entries if entry.position >= contents.safe)
+        self._safe_size = contents.end - sum(entry.nbytes for entry in self._waiting)
+        if contents.entries:
+            self.began_ns = contents.entries[0].created_ns
+        if self._waiting or contents.cut_bytes or contents.lost:
             self.begin()  # what is readable and was not said to be safe may not be on the disk
-        return found
+        return contents
 
     def put(self, data: bytes, records: int, priority: int, created_ns: int) -> int:
         """Append an entry; return its position."""
         entry = Entry(self.end, created_ns, priority, records, data, self.end - self.synced)
-        form = packed(entry, self.segment.salt)
+        form = pack_entry(entry, self.segment.salt)
         try:
             self._write(self.fd, form)
         except OSError:
@@ -88,7 +88,7 @@ class Tail:
         path = f"{self._folder}/{segment.name}"
         fd = disk.open(path + FRESH, create=True)
         try:
-            form = b"".join(packed(entry, segment.salt) for entry in self._waiting)
+            form = b"".join(pack_entry(entry, segment.salt) for entry in self._waiting)
             self._write(fd, form)
             if self._durable:
                 disk.fsync(fd)

@@ -1,4 +1,4 @@
-"""What a connection hands to who uses it, a reader or a writer, and what it asks of them."""
+"""What a connection hands to its client, a reader or a writer, and what it asks of it."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ class ReceivedMessages:
 
     def rows(self, start: int, stop: int) -> ReceivedMessages:
         """Return some of the messages, without copying, and no answers."""
-        cut = slice(start, stop)
-        arrived_ns = self.arrived_ns[cut]
+        rows = slice(start, stop)
+        arrived_ns = self.arrived_ns[rows]
         return ReceivedMessages(
-            self.payloads[cut], self.topics[cut], self.numbers[cut], self.flags[cut], self.answers[:0], arrived_ns
+            self.payloads[rows], self.topics[rows], self.numbers[rows], self.flags[rows], self.answers[:0], arrived_ns
         )
 
     def at(self, rows: NDArray[np.int64]) -> ReceivedMessages:
@@ -51,27 +51,27 @@ class Client(Protocol):
 
     states: NDArray[np.uint8]  #: what is known of packet numbers; see `scan`
 
-    def connected(self, welcome: Welcome) -> bytes:
-        """Hear that the broker is there; return what to send first."""
+    def on_connect(self, welcome: Welcome) -> bytes:
+        """The broker has let us in; return what to send first."""
 
-    def received(self, received: ReceivedMessages) -> None:
-        """Take messages and acknowledgements."""
+    def on_received(self, received: ReceivedMessages) -> None:
+        """Messages and acknowledgements have come."""
 
-    def answered(self, code: int) -> None:
-        """Hear what the broker says to SUBSCRIBE."""
+    def on_suback(self, code: int) -> None:
+        """The broker has answered SUBSCRIBE."""
 
     def room(self) -> int:
         """Return how many messages may come; 0 stops receiving until the connection is woken."""
 
     def next_piece(self) -> memoryview | None:
-        """Return bytes to send, from where `sent` left off."""
+        """Return bytes to send, from where `on_sent` left off."""
 
     @property
     def midway(self) -> bool:
         """Whether a packet of the pieces went out in part."""
 
-    def sent(self, count: int) -> None:
-        """Hear how many bytes of the piece went out."""
+    def on_sent(self, count: int) -> None:
+        """So many bytes of the piece went out."""
 
-    def disconnected(self) -> None:
-        """Hear that the connection is lost."""
+    def on_disconnect(self) -> None:
+        """The connection is lost."""

@@ -47,13 +47,13 @@ class Connection:
         self._address, self._hello, self._client = address, hello, client
         self._retry_s, self._linger_s, self._anew = retry_s, linger_s, anew
         self._tls = tls_context(address)
-        self.changed = Condition(RLock())  #: guards everything, and tells of each change
+        self.condition = Condition(RLock())  #: guards everything, and tells of each change
         self.connected = Event()
         self.refused: str | None = None
         self.broken: Exception | None = None  #: what we did wrong ourselves: nothing will follow
         self.closing = False
         self.largest = packets.LARGEST  #: bytes of a packet that the broker takes
-        self._said_s: float | None = None  # when trouble was last logged
+        self._logged_s: float | None = None  # when trouble was last logged
         self._sender: Sender | None = None
         self._waker, self._awake = socket.socketpair()
         self._awake.setblocking(False)
@@ -72,14 +72,14 @@ class Connection:
 
     def send(self, data: bytes) -> None:
         """Send whole packets before whatever the client has to send; forgotten when the connection is lost."""
-        with self.changed:
+        with self.condition:
             if self._sender is not None and data:
                 self._sender.put(data)
                 self.flush()
 
     def flush(self) -> None:
         """Send what there is, as far as it goes at once; the rest goes when the network takes it."""
-        with self.changed:
+        with self.condition:
             if self._sender is None or self._sender.blocked:
                 return
             try:
@@ -88,7 +88,7 @@ class Connection:
                 log.debug("cannot send to %s: %s", self._address, error)
                 self._sender.blocked = True  # who receives learns of it too, and mends it
             except Exception as error:
-                self._broke(error)
+                self._on_bug(error)
             if self._sender.blocked:
                 self.wake()
 
@@ -99,12 +99,12 @@ class Connection:
 
     def close(self, *, forget: bool = False) -> None:
         """Say goodbye and stop; with `forget` the broker drops the session."""
-        with self.changed:
+        with self.condition:
             if self.closing:
                 return
             self.closing, there = True, self.connected.is_set()
             self.send(packets.goodbye(self._hello.version, forget=forget))
-            self.changed.notify_all()
+            self.condition.notify_all()
             self.wake()
         if self._thread.is_alive():
             self._thread.join(_CLOSE_S)  # who dials may take longer, and closes what comes of it
@@ -122,20 +122,20 @@ class Connection:
             pause_s = 0.0
             while not self.closing:
                 pause_s = next_pause_s(pause_s, self._retry_s, self._live_once())
-                with self.changed:
-                    self.changed.wait_for(lambda: self.closing, pause_s * random.uniform(0.5, 1))
+                with self.condition:
+                    self.condition.wait_for(lambda: self.closing, pause_s * random.uniform(0.5, 1))
         except Exception as error:
-            self._broke(error)
+            self._on_bug(error)
         finally:
             self._waker.close()
             self._awake.close()
 
-    def _broke(self, error: Exception) -> None:
+    def _on_bug(self, error: Exception) -> None:
         """Say what is our own fault, and let the client hear of it."""
         log.error("the connection to %s broke", self._address, exc_info=error)
-        with self.changed:
+        with self.condition:
             self.broken = error
-            self.changed.notify_all()
+            self.condition.notify_all()
 
     def _live_once(self) -> float:
         """Connect and serve until the connection is lost, and say why it was; return for how many seconds we were let in."""
@@ -146,7 +146,7 @@ class Connection:
         except OSError as error:
             if isinstance(error, ssl.SSLCertVerificationError):
                 self.refused = f"its certificate is not trusted ({error.verify_message})"
-            self._say(f"cannot reach broker {self._address}: {error}; trying again")
+            self._log(f"cannot reach broker {self._address}: {error}; trying again")
             return 0.0
         reason, began_s = "closed", time.monotonic()
         try:
@@ -154,16 +154,16 @@ class Connection:
         except (OSError, ProtocolError) as error:
             reason = str(error)
         was_connected = self.connected.is_set()
-        with self.changed:
+        with self.condition:
             self._sender = None
             self.connected.clear()
-            self._client.disconnected()
-            self.changed.notify_all()
+            self._client.on_disconnect()
+            self.condition.notify_all()
         if self.closing:
             transport.finish()
         transport.close()
         if was_connected or not self.refused:
-            self._say(f"connection to broker {self._address} is lost: {reason}; trying again")
+            self._log(f"connection to broker {self._address} is lost: {reason}; trying again")
         return time.monotonic() - began_s if was_connected else 0.0
 
     def _erase(self) -> None:
@@ -182,14 +182,14 @@ class Connection:
         """Receive and send until something ends it."""
         receiver = Incoming(self._hello.version, self._hello.largest, self._hello.aliases, self._client.states)
         sender = Sender(transport, self._client)
-        with self.changed:
+        with self.condition:
             self._sender = sender
             self.send(self._hello.packet(clean=self._anew))
         poll = select.poll()
         poll.register(self._awake, select.POLLIN)
         self._heard_s, self._pinged, self._keep_alive_s = time.monotonic(), False, float(self._hello.keep_alive_s)
         while not self.closing:
-            with self.changed:
+            with self.condition:
                 room = self._client.room()
             poll.register(transport, (select.POLLIN if room else 0) | (select.POLLOUT if sender.blocked else 0))
             again = bool(room) and receiver.has_more
@@ -212,7 +212,7 @@ class Connection:
 
     def _take(self, receiver: Incoming) -> int:
         """Hand on what was received, up to what breaks the rules; return how many messages there were."""
-        with self.changed:
+        with self.condition:
             messages = 0
             while True:
                 received, control = receiver.take(self._client.room())
@@ -220,11 +220,11 @@ class Connection:
                     if not self.connected.is_set():
                         raise ProtocolError("the broker sent messages before it let us in")
                     messages += len(received)
-                    self._client.received(received)
+                    self._client.on_received(received)
                 if control is not None:
                     self._handle(*control)
                 elif received is None:
-                    self.changed.notify_all()
+                    self.condition.notify_all()
                     return messages
 
     def _handle(self, kind: int, body: bytes) -> None:
@@ -237,24 +237,24 @@ class Connection:
         if kind == packets.CONNACK:
             self._let_in(packets.welcome(body, version))
         elif kind == packets.SUBACK:
-            self._client.answered(packets.granted(body, version))
+            self._client.on_suback(packets.granted(body, version))
         elif kind not in (packets.PINGRESP, packets.UNSUBACK):
             raise ProtocolError(f"the broker sent a packet of kind {kind} that we did not ask for")
 
     def _let_in(self, welcome: Welcome) -> None:
         if welcome.code:
-            why = refusal(welcome.code) + (f" ({welcome.said})" if welcome.said else "")
+            why = refusal(welcome.code) + (f" ({welcome.reason_text})" if welcome.reason_text else "")
             if not is_passing(welcome.code):
                 self.refused = "; ".join(filter(None, [why, advice(welcome.code)]))
-            self._say(f"broker {self._address} refuses the connection: {why}")
+            self._log(f"broker {self._address} refuses the connection: {why}")
             raise ConnectionError(why)
-        if self._said_s is not None:
+        if self._logged_s is not None:
             log.warning("broker %s is there again", self._address)
-        self._said_s, self.refused, self._anew = None, None, False
+        self._logged_s, self.refused, self._anew = None, None, False
         self.largest = welcome.largest
         if welcome.keep_alive_s is not None:
             self._keep_alive_s = float(welcome.keep_alive_s)
-        first = self._client.connected(welcome)
+        first = self._client.on_connect(welcome)
         if self.refused is not None:  # the client cannot do with what this broker serves
             raise ConnectionError(self.refused)
         assert self._sender is not None
@@ -283,11 +283,11 @@ class Connection:
             self._pinged = True
             self.send(packets.PING)
 
-    def _say(self, message: str) -> None:
+    def _log(self, message: str) -> None:
         """Log at most once a minute: a broker may be away for days."""
         now = time.monotonic()
-        if not self.closing and (self._said_s is None or now - self._said_s >= _SAY_EVERY_S):
-            self._said_s = now
+        if not self.closing and (self._logged_s is None or now - self._logged_s >= _SAY_EVERY_S):
+            self._logged_s = now
             log.warning(message)
 
 

@@ -16,7 +16,7 @@ from headwater.flow.duration import Duration, microseconds
 from headwater.flow.endpoints import DeliverySemantics, Ledger, Reject, Resume, Transaction
 from headwater.flow.identity import Identity
 from headwater.flow.places import Place
-from headwater.io.mqtt.address import Address, options, parsed, place
+from headwater.io.mqtt.address import Address, options, parse_broker, place
 from headwater.io.mqtt.ids import NAME, Where
 from headwater.io.mqtt.packets import LARGEST, LONGEST_TEXT, Hello, Will
 from headwater.io.payload import payload_schema
@@ -90,8 +90,8 @@ class Mqtt:
         patience: Duration = "5 s",
         retry: Duration = "1 s",
     ) -> None:
-        url = parsed(broker)
-        given = options(url)
+        url = parse_broker(broker)
+        url_options = options(url)
         self.address = Address(
             *place(url, broker),
             username or (unquote(url.username) if url.username else os.environ.get("HEADWATER_MQTT_USERNAME")),
@@ -100,16 +100,16 @@ class Mqtt:
             *(None if file is None else os.fspath(file) for file in (ca, certificate, key)),
         )
         self.topic = topic or unquote(url.path.removeprefix("/"))
-        self.qos = _checked_qos(given.get("qos", "0") if qos is None else qos)
-        self.client_id = client_id or given.get("client_id")
-        self.version = _checked_version(given.get("version", "3.1.1") if version is None else version)
+        self.qos = _checked_qos(url_options.get("qos", "0") if qos is None else qos)
+        self.client_id = client_id or url_options.get("client_id")
+        self.version = _checked_version(url_options.get("version", "3.1.1") if version is None else version)
         self.will, self.session_s = will, _seconds(session)
         self.payload, self.topic_column, self.created, self.retain = payload, topic_column, created, retain
         self.ids = ids
         self.buffer, self.buffer_bytes = buffer, buffer_bytes
         self.largest, self.linger_s = largest, _seconds(linger)
         self.patience_s, self.retry_s = _seconds(patience), _seconds(retry)
-        self._given = Schema.of(schema) if schema is not None else None
+        self._own_schema = Schema.of(schema) if schema is not None else None
         self._check()
 
     @property
@@ -120,20 +120,22 @@ class Mqtt:
     @property
     def fields(self) -> Schema:
         """The columns that a payload holds."""
-        return payload_schema(self._given, self.payload, self)
+        return payload_schema(self._own_schema, self.payload, self)
 
     @overload
-    def open(self, given: Reject, position: Any = None) -> MqttReader: ...
+    def open(self, reject_or_schema: Reject, position: Any = None) -> MqttReader: ...
     @overload
-    def open(self, given: Schema) -> MqttWriter: ...
-    def open(self, given: Reject | Schema, position: Any = None) -> MqttReader | MqttWriter:
+    def open(self, reject_or_schema: Schema) -> MqttWriter: ...
+    def open(self, reject_or_schema: Reject | Schema, position: Any = None) -> MqttReader | MqttWriter:
         """Start reading (the broker knows from where, and `position` is what is known to be here of that); with a schema
         instead, start publishing.
         """
         from headwater.io.mqtt.reader import MqttReader
         from headwater.io.mqtt.writer import MqttWriter
 
-        return MqttWriter(self, given) if isinstance(given, Schema) else MqttReader(self, given, position or ())
+        if isinstance(reject_or_schema, Schema):
+            return MqttWriter(self, reject_or_schema)
+        return MqttReader(self, reject_or_schema, position or ())
 
     @property
     def writers(self) -> Literal["one", "many"]:
@@ -215,8 +217,8 @@ class Mqtt:
     def _lasting_name(self, purpose: str) -> str | None:
         if self.client_id or self.qos == 0 or purpose == "write":
             return self.client_id
-        known = sha256(f"{gethostname()} {self}".encode()).hexdigest()
-        return f"headwater-{known[:12]}"
+        digest = sha256(f"{gethostname()} {self}".encode()).hexdigest()
+        return f"headwater-{digest[:12]}"
 
     def __str__(self) -> str:
         return f"{self.address}/{self.topic}"
@@ -244,8 +246,8 @@ class Mqtt:
             raise FlowError("linger is a duration, 0 or more")
         if self.created is not None and self.fields.type_of(self.created, what="created") != "time":
             raise FlowError(f"created names a column of type time; {self.created!r} is {self.fields[self.created]}")
-        if self._given is not None and self.payload == "text":
-            text_column(self._given, ())
+        if self._own_schema is not None and self.payload == "text":
+            text_column(self._own_schema, ())
 
 
 def text_column(schema: Schema, elsewhere: tuple[str, ...]) -> str:

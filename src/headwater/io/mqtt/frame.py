@@ -29,12 +29,12 @@ def publishes(
     the packet number n % 65535 + 1, and `sequence` is the n of the first.
     """
     count, qos = len(payload_ends) - 1, first >> 1 & 3
-    each, shared, alike = 2 if qos > 0 else 0, len(topic_ends) == 2, len(property_ends) == 2
+    each, one_topic, one_property = 2 if qos > 0 else 0, len(topic_ends) == 2, len(property_ends) == 2
     ends = np.empty(count, np.int64)
     total = 0
     for i in range(count):
-        topic = 0 if shared else i
-        own = 0 if alike else i
+        topic = 0 if one_topic else i
+        own = 0 if one_property else i
         length = 2 + int(topic_ends[topic + 1]) - int(topic_ends[topic]) + each
         length += int(property_ends[own + 1]) - int(property_ends[own])
         length += int(payload_ends[i + 1]) - int(payload_ends[i])
@@ -43,10 +43,10 @@ def publishes(
     out = np.empty(total, np.uint8)
     at = 0
     for i in range(count):
-        topic = 0 if shared else i
+        topic = 0 if one_topic else i
         topic_start, payload_start = int(topic_ends[topic]), int(payload_ends[i])
         topic_size, payload_size = int(topic_ends[topic + 1]) - topic_start, int(payload_ends[i + 1]) - payload_start
-        own = 0 if alike else i
+        own = 0 if one_property else i
         property_start = int(property_ends[own])
         property_size = int(property_ends[own + 1]) - property_start
         out[at] = first
@@ -68,8 +68,8 @@ def publishes(
 
 
 @kernel
-def first_flying(states: Bytes, done: int, sent: int) -> int:
-    """Return the first message from `done` on, before `sent`, that the broker has not answered for."""
-    while done < sent and states[done % NUMBERS + 1] == 0:
-        done += 1
-    return done
+def first_flying(states: Bytes, first: int, stop: int) -> int:
+    """Return the first message from `first` on, before `stop`, that the broker has not answered for."""
+    while first < stop and states[first % NUMBERS + 1] == 0:
+        first += 1
+    return first

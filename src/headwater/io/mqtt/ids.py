@@ -36,11 +36,11 @@ def in_payloads(payloads: Text, ids: list[bytes]) -> Text:
     ['{"n":1,"headwater-id":"a-0"}', '{"headwater-id":"a-1"}']
     """
     member = f'"{NAME}":"'.encode()
-    found = []
+    texts = []
     for start, stop, each in zip(payloads.offsets[:-1].tolist(), payloads.offsets[1:].tolist(), ids, strict=True):
         inside = payloads.data[start : stop - 1].tobytes()
-        found.append(inside + (b"," if len(inside) > 1 else b"") + member + each + b'"}')
-    return Text.of_bytes(found)
+        texts.append(inside + (b"," if len(inside) > 1 else b"") + member + each + b'"}')
+    return Text.of_bytes(texts)
 
 
 def in_topics(topics: Text, ids: list[bytes]) -> Text:

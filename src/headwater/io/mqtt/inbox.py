@@ -33,20 +33,22 @@ class Inbox:
     taken once.
     """
 
-    def __init__(self, known: Sequence[int] = ()) -> None:
+    def __init__(self, numbers: Sequence[int] = ()) -> None:
         """Begin with the numbers of messages that an earlier run has, if the broker still has its session."""
         self.states = np.zeros(1 << 16, np.uint8)  #: by packet number
-        self.states[list(known)] = TOLD
+        self.states[list(numbers)] = TOLD
         self.position = 0  #: of the first message that was not handed out
         self.waiting = self.waiting_bytes = 0
         self._waiting: deque[ReceivedMessages] = deque()
-        self._handed: deque[PendingAcks] = deque()
-        self._done: dict[int, bytes] = {}  # payloads of messages that nobody could be told of, by number
+        self._unacknowledged: deque[PendingAcks] = deque()
+        self._unconfirmed_payloads: dict[
+            int, bytes
+        ] = {}  # payloads of messages that nobody could be told of, by number
         self._again: dict[int, bytes] = {}  # payloads that the broker sends again, since it was not told, by number
         self._session = 0
         self._remembers = False  # whether somebody takes note of `known`
         self._releasing: list[bytes] = []  # PUBCOMPs of numbers that are still noted as known
-        self._released: list[bytes] = []  # of those that are left out of what was asked for last
+        self._releases: list[bytes] = []  # of those that are left out of what was asked for last
 
     @property
     def is_releasing(self) -> bool:
@@ -60,33 +62,33 @@ class Inbox:
         taken for the old one by who finds it noted.
         """
         self._remembers = True
-        self._released += self._releasing
+        self._releases += self._releasing
         self._releasing = []
-        told = np.flatnonzero(self.states == TOLD)
-        handed = [_numbers_of_2(each.messages) for each in self._handed if each.session == self._session]
-        return sorted({*told.tolist(), *(number for numbers in handed for number in numbers)})
+        acknowledged = np.flatnonzero(self.states == TOLD)
+        handed = [_numbers_of_2(each.messages) for each in self._unacknowledged if each.session == self._session]
+        return sorted({*acknowledged.tolist(), *(number for numbers in handed for number in numbers)})
 
     def begin(self, *, session_kept: bool) -> None:
-        """Hear that the broker is there again."""
+        """Begin anew when the broker is there again."""
         if session_kept:
-            handed = [handed.messages for handed in self._handed if handed.session == self._session]
-            self._again = dict(self._done)
+            handed = [handed.messages for handed in self._unacknowledged if handed.session == self._session]
+            self._again = dict(self._unconfirmed_payloads)
             for messages in [*handed, *self._waiting]:
                 self._again |= _payloads_by_number(messages)
         else:
             self._session += 1
             self.states[:] = FREE
-            self._done.clear()
+            self._unconfirmed_payloads.clear()
             self._again.clear()
-            self._releasing, self._released = [], []
-            self._waiting = deque(_forgotten(messages) for messages in self._waiting)
+            self._releasing, self._releases = [], []
+            self._waiting = deque(_as_qos_0(messages) for messages in self._waiting)
 
     def put(self, received: ReceivedMessages) -> bytes:
         """Keep messages; return what is to be answered at once."""
         answers = self._answers(received)
         suspects = received.flags & (SUSPECT | (DUPLICATE if self._again else 0))
         if np.any(suspects):
-            received, more = self._unsuspected(received, np.flatnonzero(suspects))
+            received, more = self._without_repeats(received, np.flatnonzero(suspects))
             answers += more
         if len(received):
             self._waiting.append(received)
@@ -106,27 +108,29 @@ class Inbox:
             limit -= len(run)
         if not runs:
             return None
-        taken = _joined(runs)
-        self.waiting -= len(taken)
-        self.waiting_bytes -= taken.size
-        self.position += len(taken)
-        if np.any(taken.flags & 6):
-            self._handed.append(PendingAcks(self.position, self._session, taken))
-        return taken
+        messages = _concat(runs)
+        self.waiting -= len(messages)
+        self.waiting_bytes -= messages.size
+        self.position += len(messages)
+        if np.any(messages.flags & 6):
+            self._unacknowledged.append(PendingAcks(self.position, self._session, messages))
+        return messages
 
     def commit(self, position: int, *, connected: bool) -> bytes:
         """Return the acknowledgements of what was handed out before a position."""
-        told, self._released = self._released if connected else [], []
-        while self._handed and self._handed[0].position - len(self._handed[0].messages) < position:
-            handed = self._handed.popleft()
+        packets, self._releases = self._releases if connected else [], []
+        while (
+            self._unacknowledged and self._unacknowledged[0].position - len(self._unacknowledged[0].messages) < position
+        ):
+            handed = self._unacknowledged.popleft()
             messages, beyond = handed.messages, handed.position - position
             if beyond > 0:
                 rest = messages.rows(len(messages) - beyond, len(messages))
-                self._handed.appendleft(PendingAcks(handed.position, handed.session, rest))
+                self._unacknowledged.appendleft(PendingAcks(handed.position, handed.session, rest))
                 messages = messages.rows(0, len(messages) - beyond)
             if handed.session == self._session:
-                told.append(self.acknowledgements(messages, connected=connected))
-        return b"".join(told)
+                packets.append(self.acknowledgements(messages, connected=connected))
+        return b"".join(packets)
 
     def acknowledgements(self, messages: ReceivedMessages, *, connected: bool = True) -> bytes:
         """Return the acknowledgements of these messages, or keep in mind that there is nobody to tell."""
@@ -135,7 +139,7 @@ class Inbox:
         numbers, qos = messages.numbers[rows], qos[rows]
         if not connected:
             self.states[numbers] = DONE
-            self._done |= _payloads_by_number(messages)
+            self._unconfirmed_payloads |= _payloads_by_number(messages)
             return b""
         self.states[numbers] = np.where(qos == 2, TOLD, FREE)
         return packets_of(np.where(qos == 2, _PUBREC, _PUBACK), numbers)
@@ -149,27 +153,29 @@ class Inbox:
         answers = packets_of(np.where(kinds[rows] == _PUBREL, _PUBCOMP, _PUBREC), numbers[rows])
         if not self._remembers or np.all(kinds[rows] != _PUBREL):
             return answers
-        released = kinds[rows] == _PUBREL
-        self._releasing.append(packets_of(np.full(int(released.sum()), _PUBCOMP), numbers[rows][released]))
-        return packets_of(np.full(int((~released).sum()), _PUBREC), numbers[rows][~released])
+        is_release = kinds[rows] == _PUBREL
+        self._releasing.append(packets_of(np.full(int(is_release.sum()), _PUBCOMP), numbers[rows][is_release]))
+        return packets_of(np.full(int((~is_release).sum()), _PUBREC), numbers[rows][~is_release])
 
-    def _unsuspected(self, received: ReceivedMessages, suspects: NDArray[np.int64]) -> tuple[ReceivedMessages, bytes]:
+    def _without_repeats(
+        self, received: ReceivedMessages, suspects: NDArray[np.int64]
+    ) -> tuple[ReceivedMessages, bytes]:
         """Leave out what is here already; return also what is to be acknowledged of that."""
         keep, answers = np.ones(len(received), np.bool_), b""
         for row in suspects.tolist():
             number, flags, message = int(received.numbers[row]), int(received.flags[row]), received.rows(row, row + 1)
-            expected = self._again.pop(number, None)
-            if flags & DUPLICATE and expected is not None and expected == message.payloads.bytes_list()[0]:
+            payload = self._again.pop(number, None)
+            if flags & DUPLICATE and payload is not None and payload == message.payloads.bytes_list()[0]:
                 keep[row] = False
-                if self._done.pop(number, None) is not None:
+                if self._unconfirmed_payloads.pop(number, None) is not None:
                     answers += self.acknowledgements(message)
                 elif not flags & SUSPECT:  # it was acknowledged since the broker came back, and has its answer
                     self.states[number] = FREE
             elif flags & SUSPECT:  # its number holds for another message now
-                self._done.pop(number, None)
+                self._unconfirmed_payloads.pop(number, None)
                 self.states[number] = HELD
-        kept = received.at(np.flatnonzero(keep))
-        return replace(kept, flags=kept.flags & np.uint8(15)), answers
+        messages = received.at(np.flatnonzero(keep))
+        return replace(messages, flags=messages.flags & np.uint8(15)), answers
 
 
 def _payloads_by_number(messages: ReceivedMessages) -> dict[int, bytes]:
@@ -190,12 +196,12 @@ def _numbers_of_2(messages: ReceivedMessages) -> list[int]:
     return numbers
 
 
-def _forgotten(messages: ReceivedMessages) -> ReceivedMessages:
+def _as_qos_0(messages: ReceivedMessages) -> ReceivedMessages:
     """Return messages as if they were of QoS 0: nobody waits for their acknowledgement any more."""
     return replace(messages, flags=messages.flags & np.uint8(0xF9))
 
 
-def _joined(runs: list[ReceivedMessages]) -> ReceivedMessages:
+def _concat(runs: list[ReceivedMessages]) -> ReceivedMessages:
     if len(runs) == 1:
         return runs[0]
     return ReceivedMessages(

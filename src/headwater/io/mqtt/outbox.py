@@ -81,14 +81,14 @@ class Outbox:
 
     def add(self, payloads: Text, topics: Text, properties: Text | None = None) -> None:
         """Make packets of messages; one topic may serve all. Properties are as they stand in MQTT 5's packets."""
-        told = self._no_properties if properties is None else properties
+        packet_properties = self._no_properties if properties is None else properties
         data, ends = publishes(
             payloads.data,
             payloads.offsets,
             topics.data,
             topics.offsets,
-            told.data,
-            told.offsets,
+            packet_properties.data,
+            packet_properties.offsets,
             self._first,
             self.added,
         )
@@ -105,9 +105,9 @@ class Outbox:
         run = self._unsent[0]
         stop = self._at + _PIECE
         if self._qos:
-            allowed = self.done + self._window - run.first
-            if allowed < len(run.ends):
-                stop = min(stop, run.start_of(max(allowed, 0)))
+            count = self.done + self._window - run.first
+            if count < len(run.ends):
+                stop = min(stop, run.start_of(max(count, 0)))
         piece = run.data.data[self._at : min(stop, int(run.ends[-1]))]
         return piece if len(piece) else None
 
@@ -120,13 +120,13 @@ class Outbox:
         return bool(ends[np.searchsorted(ends, self._at)] != self._at)
 
     def advance(self, count: int) -> None:
-        """Hear how many bytes of the piece went out."""
+        """So many bytes of the piece went out."""
         run = self._unsent[0]
         self._at += count
         before, self.sent = self.sent, run.first + int(np.searchsorted(run.ends, self._at, "right"))
         if self._qos:
-            begun = min(run.after, self.sent + 1)  # a packet of which a part went out may reach the broker yet
-            self._states[np.arange(max(before, run.first), begun) % NUMBERS + 1] = _FLYING
+            stop = min(run.after, self.sent + 1)  # a packet of which a part went out may reach the broker yet
+            self._states[np.arange(max(before, run.first), stop) % NUMBERS + 1] = _FLYING
         else:
             self.done = self.sent
         if self.sent == run.after:
@@ -137,7 +137,7 @@ class Outbox:
             else:
                 self.waiting_bytes -= run.size
 
-    def answered(self, answers: NDArray[np.int64]) -> tuple[bytes, NDArray[np.int64]]:
+    def take_answers(self, answers: NDArray[np.int64]) -> tuple[bytes, NDArray[np.int64]]:
         """Take acknowledgements; return what to say to them, and which of them say no.
 
         After a cut two codes from 128 on say yes: the number of a message of QoS 2 that is sent again is in use, since it
@@ -145,48 +145,48 @@ class Outbox:
         """
         kinds, numbers, reasons = answers[:, 0], answers[:, 1], answers[:, 2]
         here = ((kinds == PUBREC) & (reasons == IN_USE)) | ((kinds == PUBCOMP) & (reasons == NOT_FOUND))
-        failed = (reasons >= FAILED) & ~here
-        received = (kinds == PUBREC) & ~failed
+        is_failure = (reasons >= FAILED) & ~here
+        received = (kinds == PUBREC) & ~is_failure
         self._states[numbers[~received]] = 0
         self._states[numbers[received]] = _RELEASED
         self.done = first_flying(self._states, self.done, self.sent)
         while self._flying and self._flying[0].after <= self.done:
             self.waiting_bytes -= self._flying.popleft().size
         reply = packets_of(np.full(int(received.sum()), _PUBREL), numbers[received].astype(np.uint16))
-        return reply, answers[failed]
+        return reply, answers[is_failure]
 
     def take_back(self) -> None:
-        """Hear that the connection is lost: a packet that went out in part goes again from its beginning."""
+        """Take note that the connection is lost: a packet that went out in part goes again from its beginning."""
         if self._qos == 0 and self._unsent:
             self._at = self._unsent[0].start_of(self.sent - self._unsent[0].first)
 
     def begin(self, *, session_kept: bool, window: int) -> bytes:
-        """Hear that the broker is there; return what goes out before all messages."""
+        """Begin when the broker has let us in; return what goes out before all messages."""
         self._window = min(window, self._most)
         if not self._qos:
             return b""
         if not session_kept:
             self._states[self._states == _RELEASED] = _FLYING  # whether it still has them, nobody knows
         flown, self._flying = [*self._flying, *self._unsent], deque()
-        released = np.arange(self.done, self.sent)
-        released = released[self._states[released % NUMBERS + 1] == _RELEASED] % NUMBERS + 1
+        numbers = np.arange(self.done, self.sent)
+        numbers = numbers[self._states[numbers % NUMBERS + 1] == _RELEASED] % NUMBERS + 1
         again = [run for run in flown for run in self._again(run, session_kept)]
         self._unsent = deque(again)
         self.waiting_bytes = sum(run.size for run in again)
         self._at = again[0].start if again else 0
         self.sent = max(self.done, min(self.sent, again[0].first if again else self.sent))
-        return packets_of(np.full(len(released), _PUBREL), released.astype(np.uint16))
+        return packets_of(np.full(len(numbers), _PUBREL), numbers.astype(np.uint16))
 
     def _again(self, run: Packets, session_kept: bool) -> list[Packets]:
         """Return what is to be sent of a run, most of which may have gone out before: as many runs as there are gaps."""
         messages = np.arange(run.first, run.after)
-        begun = self._states[messages % NUMBERS + 1]
+        state = self._states[messages % NUMBERS + 1]
         old = messages <= self.sent  # the one after the last that went out may have gone in part
-        wanted = (messages >= self.done) & ((begun == _FLYING) | (messages >= self.sent))
+        due = (messages >= self.done) & ((state == _FLYING) | (messages >= self.sent))
         starts = np.concatenate([[run.start], run.ends[:-1]])
         if session_kept:
-            run.data[starts[old & wanted & (begun == _FLYING)]] |= _DUPLICATE
+            run.data[starts[old & due & (state == _FLYING)]] |= _DUPLICATE
         else:
             run.data[starts] &= np.uint8(0xFF ^ _DUPLICATE)
-        edges = np.flatnonzero(np.diff(np.concatenate([[False], wanted, [False]]).astype(np.int8)))
+        edges = np.flatnonzero(np.diff(np.concatenate([[False], due, [False]]).astype(np.int8)))
         return [run.rows(a, b) for a, b in edges.reshape(-1, 2).tolist()]

@@ -83,11 +83,11 @@ class Hello:
     def _properties(self) -> bytes:
         if self.version < 5:
             return b""
-        said = _property(_SESSION_EXPIRY, self.session_s if self.keep_session else 0)
-        said += _property(_RECEIVE_MAXIMUM, self.receive_maximum) + _property(_MAXIMUM_PACKET, self.largest)
+        properties = _property(_SESSION_EXPIRY, self.session_s if self.keep_session else 0)
+        properties += _property(_RECEIVE_MAXIMUM, self.receive_maximum) + _property(_MAXIMUM_PACKET, self.largest)
         if self.aliases:
-            said += _property(_TOPIC_ALIAS_MAXIMUM, self.aliases)
-        return number(len(said)) + said
+            properties += _property(_TOPIC_ALIAS_MAXIMUM, self.aliases)
+        return number(len(properties)) + properties
 
 
 class Welcome(NamedTuple):
@@ -100,7 +100,7 @@ class Welcome(NamedTuple):
     may_retain: bool = True
     largest: int = LARGEST  #: bytes of a packet that the broker takes
     keep_alive_s: int | None = None  #: where the broker has its own mind
-    said: str = ""
+    reason_text: str = ""
     session_s: int | None = None  #: how long it keeps our session, where that is not as long as was asked for
 
 
@@ -110,17 +110,17 @@ def welcome(body: bytes, version: int) -> Welcome:
         raise ProtocolError("its answer to CONNECT cannot be read")
     if version < 5 or len(body) == 2:  # a broker of 3.1.1 that is asked in MQTT 5 answers in its own tongue
         return Welcome(bool(body[0]), body[1])
-    said = properties(body, 2)[0]
+    fields = properties(body, 2)[0]
     return Welcome(
         bool(body[0]),
         body[1],
-        int(said.get(_RECEIVE_MAXIMUM, LONGEST_TEXT)) or LONGEST_TEXT,
-        int(said.get(_MAXIMUM_QOS, 2)),
-        bool(said.get(_RETAIN_AVAILABLE, 1)),
-        int(said.get(_MAXIMUM_PACKET, LARGEST)),
-        int(said[_SERVER_KEEP_ALIVE]) if _SERVER_KEEP_ALIVE in said else None,
-        str(said.get(_REASON_TEXT, "")),
-        int(said[_SESSION_EXPIRY]) if _SESSION_EXPIRY in said else None,
+        int(fields.get(_RECEIVE_MAXIMUM, LONGEST_TEXT)) or LONGEST_TEXT,
+        int(fields.get(_MAXIMUM_QOS, 2)),
+        bool(fields.get(_RETAIN_AVAILABLE, 1)),
+        int(fields.get(_MAXIMUM_PACKET, LARGEST)),
+        int(fields[_SERVER_KEEP_ALIVE]) if _SERVER_KEEP_ALIVE in fields else None,
+        str(fields.get(_REASON_TEXT, "")),
+        int(fields[_SESSION_EXPIRY]) if _SESSION_EXPIRY in fields else None,
     )
 
 
@@ -141,16 +141,16 @@ def farewell(body: bytes) -> str:
     """Read the DISCONNECT of a broker, and say in words why it leaves us."""
     if not body:
         return "it says goodbye"
-    said = str(properties(body, 1)[0].get(_REASON_TEXT, "")) if len(body) > 1 else ""
-    return reason(body[0]) + (f" ({said})" if said else "")
+    reason_text = str(properties(body, 1)[0].get(_REASON_TEXT, "")) if len(body) > 1 else ""
+    return reason(body[0]) + (f" ({reason_text})" if reason_text else "")
 
 
 def goodbye(version: int, *, forget: bool = False) -> bytes:
     """Return DISCONNECT; with `forget` it asks a broker of MQTT 5 to drop the session."""
     if version < 5 or not forget:
         return b"\xe0\x00"
-    said = _property(_SESSION_EXPIRY, 0)
-    return packet(0xE0, b"\x00" + number(len(said)) + said)
+    properties = _property(_SESSION_EXPIRY, 0)
+    return packet(0xE0, b"\x00" + number(len(properties)) + properties)
 
 
 def packet(first: int, body: bytes) -> bytes:
@@ -195,24 +195,24 @@ def properties(body: bytes, at: int) -> tuple[dict[int, int | str], int]:
     stop = at + size
     if stop > len(body):
         raise ProtocolError("properties that are longer than their packet")
-    found: dict[int, int | str] = {}
+    values: dict[int, int | str] = {}
     while at < stop:
         kind = body[at]
         form = _FORMS.get(kind)
         at += 1
         if isinstance(form, int):
-            found[kind], at = int.from_bytes(body[at : at + form]), at + form
+            values[kind], at = int.from_bytes(body[at : at + form]), at + form
         elif form == "number":
-            found[kind], at = _number(body, at)
+            values[kind], at = _number(body, at)
         elif form in ("text", "pair"):
             for _ in range(2 if form == "pair" else 1):
                 size = int.from_bytes(body[at : at + 2])
-                found[kind], at = body[at + 2 : at + 2 + size].decode(errors="replace"), at + 2 + size
+                values[kind], at = body[at + 2 : at + 2 + size].decode(errors="replace"), at + 2 + size
         else:
             raise ProtocolError(f"property 0x{kind:02x}, which MQTT 5 does not have")
     if at != stop:
         raise ProtocolError("properties that go beyond their end")
-    return found, stop
+    return values, stop
 
 
 def _number(body: bytes, at: int) -> tuple[int, int]:

@@ -39,14 +39,14 @@ class MqttReader:
     acknowledged otherwise. A broker sends only so many messages that are not acknowledged.
     """
 
-    def __init__(self, source: Mqtt, reject: Reject, known: Sequence[int] = ()) -> None:
+    def __init__(self, source: Mqtt, reject: Reject, numbers: Sequence[int] = ()) -> None:
         checked_filter(source.topic)
         self._source, self._schema, self._reject = source, source.schema, reject
         self._decoder = None if source.payload == "text" else JsonColumns(source.fields)
-        self._inbox = Inbox(known)
+        self._inbox = Inbox(numbers)
         self.states = self._inbox.states
         self._commits_itself = True
-        self._asked = self._stopped = False
+        self._subscribed_before = self._stopped = False
         self._hurry_ns = 0  # until when the broker is taken for one that waits for acknowledgements
         self.subscribed = Event()  #: the broker sends what is published from now on
         self.dropped = 0  #: messages of QoS 0 that came while the buffer was full
@@ -65,7 +65,7 @@ class MqttReader:
         """With QoS 2, what an earlier reader's successor has to know to take no message twice; see `Inbox.known`."""
         if self._source.qos < 2:
             return None
-        with self._connection.changed:
+        with self._connection.condition:
             return self._inbox.known()
 
     @property
@@ -82,11 +82,11 @@ class MqttReader:
         """Return the messages that arrived; those returned before are acknowledged now, unless `commit` does that."""
         if self._commits_itself:
             self._acknowledge(self._inbox.position)
-        changed = self._connection.changed
-        with changed:
+        condition = self._connection.condition
+        with condition:
             if not self._inbox.waiting:
                 self._connection.check()
-                changed.wait_for(lambda: self._inbox.waiting or self._inbox.is_releasing, timeout_s)
+                condition.wait_for(lambda: self._inbox.waiting or self._inbox.is_releasing, timeout_s)
             messages = self._inbox.take(limit)
             if messages is not None and self._source.qos and len(messages) >= _MANY:
                 now = now_ns()
@@ -107,23 +107,23 @@ class MqttReader:
             self._acknowledge(self._inbox.position)
         self._connection.close()
 
-    def connected(self, welcome: Welcome) -> bytes:
+    def on_connect(self, welcome: Welcome) -> bytes:
         """Subscribe, unless the broker knows."""
         self._inbox.begin(session_kept=welcome.session_kept)
         # a broker that kept the session has the subscription too; asking again would repeat retained messages
-        if welcome.session_kept and self._asked:
+        if welcome.session_kept and self._subscribed_before:
             return b""
-        if not self._asked and welcome.session_s is not None and welcome.session_s < self._source.session_s:
+        if not self._subscribed_before and welcome.session_s is not None and welcome.session_s < self._source.session_s:
             log.warning(
                 "%s: the broker keeps our session for %d s, not %d: what comes while we are away for longer is gone",
                 self._source, welcome.session_s, self._source.session_s,
             )  # fmt: skip
         self.subscribed.clear()
-        self._asked = True
+        self._subscribed_before = True
         return packets.subscribe(self._source.topic, self._source.qos, self._source.version)
 
-    def answered(self, code: int) -> None:
-        """Hear whether the broker lets us read."""
+    def on_suback(self, code: int) -> None:
+        """Take note whether the broker lets us read."""
         if code >= 128:
             why = f" ({reason(code)})" if self._source.version == 5 else ""
             self._connection.refused = f"topic {self._source.topic!r} may not be read{why}; may this client subscribe?"
@@ -143,7 +143,7 @@ class MqttReader:
             return 0
         return max(0, self._source.buffer - self._inbox.waiting)
 
-    def received(self, received: ReceivedMessages) -> None:
+    def on_received(self, received: ReceivedMessages) -> None:
         """Take what arrived."""
         if np.any(received.flags & RETAINED):
             received = self._only_subscribed(received)
@@ -162,10 +162,10 @@ class MqttReader:
         """Never."""
         return False
 
-    def sent(self, count: int) -> None:
+    def on_sent(self, count: int) -> None:
         """Nothing to do: a reader has no pieces."""
 
-    def disconnected(self) -> None:
+    def on_disconnect(self) -> None:
         """Nothing to do: what is here stays here."""
 
     def _only_subscribed(self, received: ReceivedMessages) -> ReceivedMessages:
@@ -179,7 +179,7 @@ class MqttReader:
         return received.at(np.delete(np.arange(len(received)), strange))
 
     def _acknowledge(self, position: int) -> None:
-        with self._connection.changed:
+        with self._connection.condition:
             self._connection.send(self._inbox.commit(position, connected=self._connection.connected.is_set()))
 
     def _drop(self, count: int) -> None:
@@ -197,18 +197,18 @@ class MqttReader:
 
         columns: dict[str, Column]
         if self._decoder is None:
-            texts, kept = self._texts(messages, refuse)
+            texts, rows = self._texts(messages, refuse)
             columns = {text_column(self._source.fields, ()): texts}
         else:
-            columns, kept = self._decoder.of(messages.payloads, refuse)
-        count = len(messages) if kept is None else len(kept)
+            columns, rows = self._decoder.of(messages.payloads, refuse)
+        count = len(messages) if rows is None else len(rows)
         if self._source.topic_column is not None:
-            columns[self._source.topic_column] = messages.topics if kept is None else messages.topics.take(kept)
-        created_ns = messages.arrived_ns if kept is None else messages.arrived_ns[kept]
+            columns[self._source.topic_column] = messages.topics if rows is None else messages.topics.take(rows)
+        created_ns = messages.arrived_ns if rows is None else messages.arrived_ns[rows]
         if self._source.created is not None:
-            said_us, said = parts(columns[self._source.created])
-            assert isinstance(said_us, np.ndarray)
-            created_ns = np.where(True if said is None else said, said_us * 1000, created_ns)
+            created_us, valid = parts(columns[self._source.created])
+            assert isinstance(created_us, np.ndarray)
+            created_ns = np.where(True if valid is None else valid, created_us * 1000, created_ns)
         return Batch({name: columns[name] for name in self._schema}, count, stamped(count, created_ns))
 
     def _texts(self, messages: ReceivedMessages, refuse: Refuse) -> tuple[Text, Array | None]:
@@ -218,5 +218,5 @@ class MqttReader:
             return texts, None
         for row in np.flatnonzero(~fit).tolist():
             refuse(row, texts[row : row + 1].bytes_list()[0], "not UTF-8 text")
-        kept = np.flatnonzero(fit)
-        return texts.take(kept), kept
+        rows = np.flatnonzero(fit)
+        return texts.take(rows), rows

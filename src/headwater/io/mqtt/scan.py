@@ -135,20 +135,20 @@ def _fields(buffer: Bytes, at: int, stop: int, qos: int, has_properties: bool) -
 
 
 @kernel
-def copy(given: Bytes, start: int, size: int, out: Bytes, at: int) -> int:
+def copy(source: Bytes, start: int, size: int, out: Bytes, at: int) -> int:
     """Copy bytes; return where they end."""
-    to, piece = out[at : at + size], given[start : start + size]
+    to, piece = out[at : at + size], source[start : start + size]
     for i in range(size):  # in machine code faster than to assign the slice, by far
         to[i] = piece[i]
     return at + size
 
 
 @kernel
-def _room(out: Bytes, used: int, more: int) -> Bytes:
-    if used + more <= len(out):
+def _room(out: Bytes, size: int, more: int) -> Bytes:
+    if size + more <= len(out):
         return out
     wider = np.empty(2 * len(out) + more, np.uint8)
-    copy(out, 0, used, wider, 0)
+    copy(out, 0, size, wider, 0)
     return wider
 
 
@@ -207,16 +207,16 @@ def scan(
     payload_ends, topic_ends = np.empty(messages + 1, np.int32), np.empty(messages + 1, np.int32)
     numbers, flags = np.empty(messages, np.uint16), np.empty(messages, np.uint8)
     answers = np.empty((answers_room, 3), np.int64)
-    count, answered, payload_end, topic_end = 0, 0, 0, 0
+    count, answer_count, payload_end, topic_end = 0, 0, 0, 0
     payload_ends[0] = topic_ends[0] = 0
     while at < end:
         first, (length, body) = int(np.int64(buffer[at])), head(buffer, at, stop)
         after = body + length
         if first >> 4 != _PUBLISH:
             number = _two(buffer, body)
-            answers[answered, 0], answers[answered, 1] = first >> 4, number
-            answers[answered, 2] = buffer[body + 2] if length > 2 else 0
-            answered += 1
+            answers[answer_count, 0], answers[answer_count, 1] = first >> 4, number
+            answers[answer_count, 2] = buffer[body + 2] if length > 2 else 0
+            answer_count += 1
             if first >> 4 == _PUBREL:
                 states[number] = FREE
             at = after
@@ -235,17 +235,17 @@ def scan(
             copy(buffer, body + 2, topic_size, aliases, (alias - 1) * 65_536)
             alias_sizes[alias - 1] = topic_size
         if qos == 2 and states[number] == TOLD:
-            answers[answered, 0], answers[answered, 1], answers[answered, 2] = TELL_AGAIN, number, 0
-            answered += 1
+            answers[answer_count, 0], answers[answer_count, 1], answers[answer_count, 2] = TELL_AGAIN, number, 0
+            answer_count += 1
             at = after
             continue
         if topic_size > 0:
             topics = _room(topics, topic_end, topic_size)
             topic_end = copy(buffer, body + 2, topic_size, topics, topic_end)
         else:
-            known = int(alias_sizes[alias - 1])
-            topics = _room(topics, topic_end, known)
-            topic_end = copy(aliases, (alias - 1) * 65_536, known, topics, topic_end)
+            alias_size = int(alias_sizes[alias - 1])
+            topics = _room(topics, topic_end, alias_size)
+            topic_end = copy(aliases, (alias - 1) * 65_536, alias_size, topics, topic_end)
         payload_end = copy(buffer, payload, after - payload, payloads, payload_end)
         numbers[count], flags[count] = number, first & 15
         if qos > 0:
@@ -258,7 +258,7 @@ def scan(
         at = after
     return (
         end, why, payloads[:payload_end], payload_ends[: count + 1], topics[:topic_end], topic_ends[: count + 1],
-        numbers[:count], flags[:count], answers[:answered],
+        numbers[:count], flags[:count], answers[:answer_count],
     )  # fmt: skip
 
 

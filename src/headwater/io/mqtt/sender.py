@@ -44,7 +44,7 @@ class Sender:
         self.blocked = count < len(piece)
         self._refused_single = None if count else single
         if not single:
-            self._client.sent(count)
+            self._client.on_sent(count)
         elif self.blocked:
             self._single[0] = piece[count:]
         else:

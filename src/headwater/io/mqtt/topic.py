@@ -76,18 +76,18 @@ class Topic:
             valid = parts(batch[name])[1]
             if valid is not None:
                 doubtful |= ~valid
-        return topics, self._refused(batch, np.flatnonzero(doubtful))
+        return topics, self._refuse(batch, np.flatnonzero(doubtful))
 
-    def _refused(self, batch: Batch, rows: Array) -> Refused:
+    def _refuse(self, batch: Batch, rows: Array) -> Refused:
         """Look with care at records whose topic may be none."""
-        refused: Refused = {}
+        refusals: Refused = {}
         values = {name: batch[name][rows].tolist() for name in self.columns}
         for place, row in enumerate(rows.tolist()):
             try:
                 self._of({name: column[place] for name, column in values.items()})
             except ValueError as error:
-                refused[row] = str(error)
-        return refused
+                refusals[row] = str(error)
+        return refusals
 
     def _of(self, values: dict[str, Any]) -> str:
         """Return the topic of one record; raises ValueError where brokers would not take it."""
@@ -176,21 +176,21 @@ def plain_filter(topic: str) -> str:
     return levels[0]
 
 
-def matches(wanted: str, topic: str) -> bool:
+def matches(filter_: str, topic: str) -> bool:
     """Tell whether a topic is one of those that were asked for.
 
     >>> matches("city/+/in", "city/a/in"), matches("city/#", "city"), matches("#", "$SYS/load"), matches("a/+", "a/b/c")
     (True, True, False, False)
     """
-    levels, given = plain_filter(wanted).split("/"), topic.split("/")
+    levels, topic_levels = plain_filter(filter_).split("/"), topic.split("/")
     if topic.startswith("$") and levels[0] in ("+", "#"):
         return False
     for place, level in enumerate(levels):
         if level == "#":
             return True
-        if place >= len(given) or level not in ("+", given[place]):
+        if place >= len(topic_levels) or level not in ("+", topic_levels[place]):
             return False
-    return len(levels) == len(given)
+    return len(levels) == len(topic_levels)
 
 
 def _short(text: str) -> str:
@@ -199,11 +199,13 @@ def _short(text: str) -> str:
 
 def _pieces(text: str) -> list[Piece]:
     try:
-        parsed = list(Formatter().parse(text))
+        fields = list(Formatter().parse(text))
     except ValueError as error:
         raise FlowError(f"cannot read topic {text!r}: {error}; a column is written {{name}}") from None
-    for _, _, form, conversion in parsed:
+    for _, _, form, conversion in fields:
         if form not in (None, "", "path") or conversion:
-            given = form or f"!{conversion}"
-            raise FlowError(f"cannot read topic {text!r}: a column is written {{name}} or {{name:path}}; got {given!r}")
-    return [Piece(plain, name, form == "path") for plain, name, form, _ in parsed]
+            suffix = form or f"!{conversion}"
+            raise FlowError(
+                f"cannot read topic {text!r}: a column is written {{name}} or {{name:path}}; got {suffix!r}"
+            )
+    return [Piece(plain, name, form == "path") for plain, name, form, _ in fields]

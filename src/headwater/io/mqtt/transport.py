@@ -118,23 +118,23 @@ class Incoming:
 
     def receive(self, transport: Transport) -> bool:
         """Take what the network has; tell whether that was anything."""
-        came, view, self.has_more = False, self._make_room().data, False
+        any_bytes, view, self.has_more = False, self._make_room().data, False
         while self._stop < len(view):
             try:
                 count = transport.receive_into(view[self._stop :])
             except OSError:
-                if not came:
+                if not any_bytes:
                     raise
                 self.has_more = True  # first what came before the end
                 break
             if count is None:
                 break
-            came, self._stop = True, self._stop + count
+            any_bytes, self._stop = True, self._stop + count
             if not transport.in_records:  # else a second look mostly finds nothing, and costs as much
                 break
         self.has_more = self.has_more or self._stop == len(view)
         self._arrived_ns = now_ns()
-        return came
+        return any_bytes
 
     def take(self, room: int) -> tuple[ReceivedMessages | None, Packet | None]:
         """Return the next run of messages and acknowledgements, at most `room`, and the packet behind them if it is another.
@@ -170,14 +170,14 @@ class Incoming:
 
     def _make_room(self) -> NDArray[np.uint8]:
         """Move what is left to the front; widen the buffer for a packet that fills it."""
-        left = self._buffer[self._at : self._stop]
-        if len(left) * 2 > len(self._buffer):
+        rest = self._buffer[self._at : self._stop]
+        if len(rest) * 2 > len(self._buffer):
             wider = min(2 * len(self._buffer), max(self._largest + _LONGEST_HEAD, _FIRST_SIZE) + _FIRST_SIZE)
             self._buffer = np.empty(wider, np.uint8)
-            self._buffer[: len(left)] = left
+            self._buffer[: len(rest)] = rest
         elif self._at:
-            self._buffer[: len(left)] = left.copy()
-        self._at, self._stop = 0, len(left)
+            self._buffer[: len(rest)] = rest.copy()
+        self._at, self._stop = 0, len(rest)
         return self._buffer
 
 
@@ -196,6 +196,6 @@ def tls_context(address: Address) -> ssl.SSLContext | None:
         if address.certificate is not None:
             context.load_cert_chain(address.certificate, address.key)
     except (OSError, ValueError) as error:  # ssl's own errors are OSErrors
-        named = [str(file) for file in (address.ca, address.certificate, address.key) if file]
-        raise InputError(f"cannot use TLS files {', '.join(named)} for {address}: {error}") from error
+        files = [str(file) for file in (address.ca, address.certificate, address.key) if file]
+        raise InputError(f"cannot use TLS files {', '.join(files)} for {address}: {error}") from error
     return context

@@ -24,15 +24,15 @@ class MqttUplink:
         """Have a part at the broker: once more, should it be there in part already; whoever receives it can tell."""
         writer = self._writer = self._writer or MqttWriter(self._sink, self._schema)
         try:
-            first, refused = 0, []
+            first, refusals = 0, []
             for batch in batches:
-                refused.append((batch, writer.write_keyed(batch, f"{name}-{number}", first)))
+                refusals.append((batch, writer.write_keyed(batch, f"{name}-{number}", first)))
                 first += batch.length
             writer.flush()
         except InputError:  # what it has of the part is sent again with the rest, by another
             self.close()
             raise
-        return [(batch, why) for batch, why in refused if why]
+        return [(batch, why) for batch, why in refusals if why]
 
     def close(self) -> None:
         """Let the connection go."""

@@ -21,7 +21,7 @@ from headwater.io.mqtt.outbox import Outbox
 from headwater.io.mqtt.packets import LONGEST_TEXT, PUBACK, PUBCOMP, PUBREC, Welcome, packet_sizes
 from headwater.io.mqtt.reasons import reason
 from headwater.io.mqtt.topic import Topic
-from headwater.io.sifting import sifted
+from headwater.io.sifting import sift
 
 log = logging.getLogger(__name__)
 
@@ -67,13 +67,13 @@ class MqttWriter:
     def write_keyed(self, batch: Batch, key: str, first: int = 0) -> Refused:
         """Take records that are known by a key and their number from `first` on: with ids, that is the id of each."""
         self._check()
-        payloads, topics, refused = self._messages(batch)
+        payloads, topics, refusals = self._messages(batch)
         properties: Text | None = None
         if self._sink.ids is not None:
-            ids = ids_of(key, (first + row for row in range(batch.length) if row not in refused))
+            ids = ids_of(key, (first + row for row in range(batch.length) if row not in refusals))
             payloads, topics, properties = self._with_ids(payloads, topics, ids)
-        with self._connection.changed:
-            if not self._connection.changed.wait_for(lambda: self._has_room(payloads), self._sink.patience_s):
+        with self._connection.condition:
+            if not self._connection.condition.wait_for(lambda: self._has_room(payloads), self._sink.patience_s):
                 self._check()
                 raise InputError(
                     f"cannot publish to {self._sink}: {self.waiting:,} records wait for the broker already, "
@@ -82,33 +82,33 @@ class MqttWriter:
             if len(payloads):
                 self._outbox.add(payloads, topics, properties)
                 self._connection.flush()
-        return refused
+        return refusals
 
     def flush(self) -> None:
         """Wait until the broker has everything; raises InputError if it does not come to that in time."""
-        left = self._drained()
-        if left:
+        count = self._drain()
+        if count:
             self._check()
             raise InputError(
-                f"{left:,} records wait for {self._sink}: the broker did not take them in time; is it running?"
+                f"{count:,} records wait for {self._sink}: the broker did not take them in time; is it running?"
             )
 
     def close(self) -> None:
         """Wait until the broker has everything, and leave; raises InputError if it does not come to that."""
-        left = self._drained()
+        count = self._drain()
         self._connection.close(forget=True)
-        if left:
+        if count:
             why = (
                 f"sending broke: {self._connection.broken}"
                 if self._connection.broken
                 else "the broker did not take them in time"
             )
-            raise InputError(f"{left:,} records were not delivered to {self._sink}: {why}", records=left)
+            raise InputError(f"{count:,} records were not delivered to {self._sink}: {why}", records=count)
         if self._denied:
-            said = f"the broker would not have {self._denied:,} records"
-            raise InputError(f"{said} of {self._sink}: {self._why_denied}", records=self._denied)
+            message = f"the broker would not have {self._denied:,} records"
+            raise InputError(f"{message} of {self._sink}: {self._why_denied}", records=self._denied)
 
-    def connected(self, welcome: Welcome) -> bytes:
+    def on_connect(self, welcome: Welcome) -> bytes:
         """Send again what a lost connection may not have carried."""
         if welcome.maximum_qos < self._sink.qos:
             self._connection.refused = f"it takes QoS {welcome.maximum_qos} at most"
@@ -119,9 +119,9 @@ class MqttWriter:
             self._connection.refused = f"it takes messages of {welcome.largest:,} bytes at most, and one of {size}"
         return self._outbox.begin(session_kept=welcome.session_kept, window=welcome.receive_maximum)
 
-    def received(self, received: ReceivedMessages) -> None:
+    def on_received(self, received: ReceivedMessages) -> None:
         """Take acknowledgements."""
-        reply, denied = self._outbox.answered(received.answers[np.isin(received.answers[:, 0], _ANSWERS)])
+        reply, denied = self._outbox.take_answers(received.answers[np.isin(received.answers[:, 0], _ANSWERS)])
         if len(denied):
             self._denied += len(denied)
             self._why_denied = ", ".join(reason(code) for code in sorted({*denied[:, 2].tolist()}))
@@ -129,7 +129,7 @@ class MqttWriter:
         self._connection.send(reply)
         self._connection.flush()
 
-    def answered(self, code: int) -> None:
+    def on_suback(self, code: int) -> None:
         """Nothing to do: a writer subscribes to nothing."""
 
     def room(self) -> int:
@@ -140,18 +140,18 @@ class MqttWriter:
         """Return what may go out now."""
         return self._outbox.next_piece()
 
-    def sent(self, count: int) -> None:
-        """Hear what went out."""
+    def on_sent(self, count: int) -> None:
+        """Take note of what went out."""
         self._outbox.advance(count)
         if self._sink.qos == 0:
-            self._connection.changed.notify_all()
+            self._connection.condition.notify_all()
 
     @property
     def midway(self) -> bool:
         """Whether a packet went out in part."""
         return self._outbox.midway
 
-    def disconnected(self) -> None:
+    def on_disconnect(self) -> None:
         """Keep what a lost connection did not carry."""
         self._outbox.take_back()
 
@@ -161,10 +161,10 @@ class MqttWriter:
             raise InputError(f"cannot publish to {self._sink}: sending broke: {self._connection.broken}")
         self._connection.check()
 
-    def _drained(self) -> int:
+    def _drain(self) -> int:
         """Wait until the broker has everything, or for as long as patience lasts; return how many records are left."""
-        with self._connection.changed:
-            self._connection.changed.wait_for(
+        with self._connection.condition:
+            self._connection.condition.wait_for(
                 lambda: not self.waiting or self._connection.refused or self._connection.broken, self._sink.patience_s
             )
             return self.waiting
@@ -177,26 +177,26 @@ class MqttWriter:
 
     def _messages(self, batch: Batch) -> tuple[Text, Text, Refused]:
         """Return payloads and topics of the records that can be messages, and why the others cannot."""
-        payloads, _, unfit = sifted(batch, self._payloads)
+        payloads, _, unfit = sift(batch, self._payloads)
         rows = np.delete(np.arange(batch.length), list(unfit))
-        topics, refused = self._topic.of(batch)
-        refused |= unfit
-        shared = len(topics) == 1 != batch.length
-        sizes = payloads.lengths() + (topics.lengths()[0] if shared else topics.lengths()[rows])
+        topics, refusals = self._topic.of(batch)
+        refusals |= unfit
+        one_topic = len(topics) == 1 != batch.length
+        sizes = payloads.lengths() + (topics.lengths()[0] if one_topic else topics.lengths()[rows])
         sizes = packet_sizes(sizes + (0 if self._sink.ids is None else _ID), self._sink.qos, self._sink.version)
         largest = self._connection.largest
         for place in np.flatnonzero(sizes > largest).tolist():
             size = int(sizes[place])
-            refused.setdefault(int(rows[place]), f"a message of {size:,} bytes; the broker takes {largest:,} at most")
+            refusals.setdefault(int(rows[place]), f"a message of {size:,} bytes; the broker takes {largest:,} at most")
         if self._sink.ids == "topic":
             for row in np.flatnonzero(topics.lengths() > LONGEST_TEXT - _ID).tolist():
-                refused |= dict.fromkeys(rows.tolist() if shared else [row], "its topic has no room for an id")
-        if refused:
-            kept = np.array([place for place, row in enumerate(rows.tolist()) if row not in refused], np.int64)
-            payloads, rows = payloads.take(kept), rows[kept]
-        if not shared and len(rows) < len(topics):
+                refusals |= dict.fromkeys(rows.tolist() if one_topic else [row], "its topic has no room for an id")
+        if refusals:
+            places = np.array([place for place, row in enumerate(rows.tolist()) if row not in refusals], np.int64)
+            payloads, rows = payloads.take(places), rows[places]
+        if not one_topic and len(rows) < len(topics):
             topics = topics.take(rows)
-        return payloads, topics, refused
+        return payloads, topics, refusals
 
     def _with_ids(self, payloads: Text, topics: Text, ids: list[bytes]) -> tuple[Text, Text, Text | None]:
         if self._sink.ids == "property":

@@ -10,7 +10,7 @@ from headwater.errors import FlowError
 from headwater.flow.duration import Duration, microseconds
 from headwater.flow.endpoints import DeliverySemantics, Ledger, Reject, Resume, Transaction
 from headwater.flow.identity import Identity
-from headwater.io.urls import shown
+from headwater.io.urls import without_password
 
 if TYPE_CHECKING:
     from headwater.io.postgres.reader import PostgresReader
@@ -50,7 +50,7 @@ class Postgres:
         if not url.startswith(("postgresql://", "postgres://")):
             raise FlowError(
                 f"the URL of a PostgreSQL database begins with postgresql://, such as postgresql://me@host/base; got "
-                f"{shown(url)!r}"
+                f"{without_password(url)!r}"
             )
         self.url, self.table, self.order, self.follow = url, table, order, follow
         self.key = (key,) if isinstance(key, str) else tuple(key)
@@ -67,15 +67,17 @@ class Postgres:
         return self._schema
 
     @overload
-    def open(self, given: Reject, position: Any = None) -> PostgresReader: ...
+    def open(self, reject_or_schema: Reject, position: Any = None) -> PostgresReader: ...
     @overload
-    def open(self, given: Schema) -> PostgresWriter: ...
-    def open(self, given: Reject | Schema, position: Any = None) -> PostgresReader | PostgresWriter:
+    def open(self, reject_or_schema: Schema) -> PostgresWriter: ...
+    def open(self, reject_or_schema: Reject | Schema, position: Any = None) -> PostgresReader | PostgresWriter:
         """Start reading, behind the value that `position` is; with a schema instead, start writing."""
         from headwater.io.postgres.reader import PostgresReader
         from headwater.io.postgres.writer import PostgresWriter
 
-        return PostgresWriter(self, given) if isinstance(given, Schema) else PostgresReader(self, position)
+        if isinstance(reject_or_schema, Schema):
+            return PostgresWriter(self, reject_or_schema)
+        return PostgresReader(self, position)
 
     def transaction(self, schema: Schema, ledger: Ledger) -> Transaction:
         """Start writing in parts, each of which is there once, with its number, as soon as the server is."""
@@ -87,7 +89,7 @@ class Postgres:
     @property
     def identity(self) -> Identity:
         """The table and its database."""
-        return {"database": shown(self.url), "table": self.table}
+        return {"database": without_password(self.url), "table": self.table}
 
     def __str__(self) -> str:
-        return f"{shown(self.url)} table {self.table}"
+        return f"{without_password(self.url)} table {self.table}"

@@ -11,7 +11,7 @@ from headwater.data.schema import Schema, Type
 from headwater.errors import FlowError, InputError
 from headwater.io.polling import nothing_new
 from headwater.io.postgres.endpoint import Postgres
-from headwater.io.postgres.session import Session, is_away, named
+from headwater.io.postgres.session import Session, identifier_of, is_away
 
 #: the server's types by their numbers; all others are read as text
 _KINDS: dict[int, Type] = {
@@ -31,7 +31,7 @@ def columns_of(table: Postgres) -> Schema:
     session = Session(table)
     try:
         with session.asking("read") as connection:
-            cursor = connection.execute(sql.SQL("SELECT * FROM {} LIMIT 0").format(named(table.table)))
+            cursor = connection.execute(sql.SQL("SELECT * FROM {} LIMIT 0").format(identifier_of(table.table)))
             return Schema.of({each.name: _KINDS.get(each.type_code, "text") for each in cursor.description or ()})
     finally:
         session.close()
@@ -49,7 +49,7 @@ class PostgresReader:
         self._at = list(self._schema).index(source.order)
         self._session = Session(source)
         columns = [_form(name, kind) for name, kind in self._schema.fields]
-        select = sql.SQL("SELECT {} FROM {}").format(sql.SQL(", ").join(columns), named(source.table))
+        select = sql.SQL("SELECT {} FROM {}").format(sql.SQL(", ").join(columns), identifier_of(source.table))
         end = sql.SQL("ORDER BY {} LIMIT %(limit)s").format(sql.Identifier(source.order))
         self._first = sql.SQL(" ").join([select, end])
         after = _MOMENT if self._schema[source.order] == "time" else "%(after)s"

@@ -46,8 +46,8 @@ class Session:
         except psycopg.Error as error:
             if self._connection is None or self._connection.broken or isinstance(error, psycopg.OperationalError):
                 self.close()
-            said = str(error).strip().splitlines() or [type(error).__name__]
-            raise InputError(f"cannot {doing} {self._table}: {said[0]}{_fix(error)}") from None
+            lines = str(error).strip().splitlines() or [type(error).__name__]
+            raise InputError(f"cannot {doing} {self._table}: {lines[0]}{_fix(error)}") from None
 
     def close(self) -> None:
         """Let the server go."""
@@ -56,7 +56,7 @@ class Session:
             connection.close()
 
 
-def named(table: str) -> sql.Identifier:
+def identifier_of(table: str) -> sql.Identifier:
     """Return a table's name, with its schema before a point if there is one."""
     return sql.Identifier(*table.split("."))
 

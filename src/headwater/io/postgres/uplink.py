@@ -35,12 +35,12 @@ class PostgresUplink:
         self._prepare()
         with self._session.asking("write") as connection, connection.transaction():
             connection.execute(_BEGIN, [name])
-            found = connection.execute(_LAST, [name]).fetchone()
-            if found is None or found[0] >= number:
+            row = connection.execute(_LAST, [name]).fetchone()
+            if row is None or row[0] >= number:
                 return []
-            refused = [(batch, self._inserts.insert(connection, batch)) for batch in batches]
+            refusals = [(batch, self._inserts.insert(connection, batch)) for batch in batches]
             connection.execute(_NOTE, [number, name])
-        return [(batch, why) for batch, why in refused if why]
+        return [(batch, why) for batch, why in refusals if why]
 
     def close(self) -> None:
         """Let the server go."""

@@ -14,9 +14,9 @@ from headwater.data.timestamps import moments_as_text
 from headwater.errors import InputError
 from headwater.flow.endpoints import Refused
 from headwater.io.postgres.endpoint import Postgres
-from headwater.io.postgres.session import Session, named
+from headwater.io.postgres.session import Session, identifier_of
 from headwater.io.records import json_texts
-from headwater.io.sifting import attempted
+from headwater.io.sifting import attempt_each
 
 _TYPES: dict[Type, str] = {
     "bool": "boolean",
@@ -38,7 +38,7 @@ class Inserts:
         for name in sink.key:
             schema.type_of(name, what=f"key of {sink}")
         self._sink, self._schema = sink, schema
-        table, columns = named(sink.table), sql.SQL(", ").join(map(sql.Identifier, schema))
+        table, columns = identifier_of(sink.table), sql.SQL(", ").join(map(sql.Identifier, schema))
         fields = [sql.SQL("{} {}").format(sql.Identifier(n), sql.SQL(_TYPES[kind])) for n, kind in schema.fields]
         keys = sql.SQL(", ").join(map(sql.Identifier, sink.key))
         primary = [sql.SQL("PRIMARY KEY ({})").format(keys)] if sink.key else []
@@ -48,8 +48,8 @@ class Inserts:
         self._stage = sql.SQL("CREATE TEMP TABLE headwater_rows ON COMMIT DELETE ROWS AS {}").format(self._probe)
         self._copy = sql.SQL("COPY {} ({}) FROM STDIN").format(staged if sink.key else table, columns)
         others = [name for name in schema if name not in sink.key]
-        assigned = [sql.SQL("{0} = excluded.{0}").format(sql.Identifier(name)) for name in others]
-        then = sql.SQL("UPDATE SET {}").format(sql.SQL(", ").join(assigned)) if assigned else sql.SQL("NOTHING")
+        assignments = [sql.SQL("{0} = excluded.{0}").format(sql.Identifier(name)) for name in others]
+        then = sql.SQL("UPDATE SET {}").format(sql.SQL(", ").join(assignments)) if assignments else sql.SQL("NOTHING")
         self._merge = sql.SQL("INSERT INTO {} ({}) SELECT {} FROM {} ON CONFLICT ({}) DO {}").format(
             table, columns, columns, staged, keys, then
         )
@@ -63,10 +63,10 @@ class Inserts:
 
     def insert(self, connection: psycopg.Connection[Any], batch: Batch) -> Refused:
         """Insert what the table takes; return the rest with the reasons."""
-        return attempted(batch, lambda part: self._inserted(connection, part))
+        return attempt_each(batch, lambda part: self._inserted(connection, part))
 
     def _inserted(self, connection: psycopg.Connection[Any], batch: Batch) -> None:
-        rows = list(zip(*(_shown(batch[name], kind) for name, kind in self._schema.fields), strict=True))
+        rows = list(zip(*(_values(batch[name], kind) for name, kind in self._schema.fields), strict=True))
         try:
             with connection.transaction(), connection.cursor() as cursor:
                 with cursor.copy(self._copy) as copy:
@@ -114,7 +114,7 @@ class PostgresWriter:
                 self._session.fresh = False
 
 
-def _shown(column: Column, kind: Type) -> list[Any]:
+def _values(column: Column, kind: Type) -> list[Any]:
     if kind == "time":
         return moments_as_text(column)
     return json_texts(column) if kind == "any" else column.tolist()

@@ -17,9 +17,9 @@ class FileRanges(Ranges):
     An offset names a stage, and counts the files of it that lie before; with `row`, some of the next one are read, too.
     """
 
-    def __init__(self, schema: Schema, wanted: RangeRequest, *, follow: bool) -> None:
-        self._follow, self.sizes = follow, wanted.sizes
-        self._schema = schema if wanted.columns is None else schema.only(wanted.columns)
+    def __init__(self, schema: Schema, request: RangeRequest, *, follow: bool) -> None:
+        self._follow, self.sizes = follow, request.sizes
+        self._schema = schema if request.columns is None else schema.only(request.columns)
         self.columns = tuple(self._schema) if len(self._schema) < len(schema) else None
 
     @abstractmethod
@@ -40,34 +40,34 @@ class FileRanges(Ranges):
 
     def advance(self, at: Offset) -> Offset:
         """Return the file up to which the next micro-batch reads."""
-        left, files = self.sizes.batch_bytes, self._files(at)
-        while left > 0:
+        remaining, files = self.sizes.batch_bytes, self._files(at)
+        while remaining > 0:
             if at["file"] < len(files):
-                left -= self._size(files[at["file"]])
+                remaining -= self._size(files[at["file"]])
                 at = _moved(at, at["file"] + 1)
             elif (later := self._behind(at)) is not None:
                 at, files = later, self._files(later)
             else:
                 break
-        ended = not self._follow and at["file"] >= len(files) and self._behind(at) is None
-        return {**at, "ended": ended}
+        at_end = not self._follow and at["file"] >= len(files) and self._behind(at) is None
+        return {**at, "ended": at_end}
 
     def cut(self, start: Offset, end: Offset) -> list[Piece]:
         """Return files, in pieces of about equal size."""
-        found: list[tuple[Offset, Any]] = []
+        files: list[tuple[Offset, Any]] = []
         at = start
         while _stage(at) != _stage(end):
-            found += self._from(at, None)
+            files += self._from(at, None)
             later = self._behind(at)
             if later is None:
                 raise InputError(f"cannot read from {start} to {end}: what was added in between is no longer there")
             at = later
-        found += self._from(at, end["file"])
-        size = sum(self._size(file) for _, file in found)
+        files += self._from(at, end["file"])
+        size = sum(self._size(file) for _, file in files)
         count = self.sizes.pieces(size, self.sizes.piece_bytes)
         pieces: list[list[Any]] = [[] for _ in range(count)]
         before = 0
-        for place, file in found:
+        for place, file in files:
             pieces[min(count - 1, before * count // max(1, size))].append(self._part(place, file))
             before += self._size(file)
         return [tuple(piece) for piece in pieces if piece]
@@ -85,17 +85,17 @@ class FileRanges(Ranges):
         ]
 
 
-def check_columns(place: Any, schema: Iterable[str], found: Iterable[str]) -> None:
+def check_columns(place: Any, schema: Iterable[str], columns: Iterable[str]) -> None:
     """Raise InputError where a table lacks a column that is to be read."""
-    there = list(found)
+    there = list(columns)
     for name in schema:
         if name not in there:
-            told = f"columns are {listed(there)}{suggestion(name, there)}"
-            raise InputError(f"cannot read {place}: it has no column {name!r}; {told}")
+            advice = f"columns are {listed(there)}{suggestion(name, there)}"
+            raise InputError(f"cannot read {place}: it has no column {name!r}; {advice}")
 
 
-def taken_out(place: Any, commit: str) -> InputError:
-    """Return what is said where a commit took records out of a table."""
+def removal_error(place: Any, commit: str) -> InputError:
+    """Return the error for a commit that took records out of a table."""
     return InputError(
         f"records were taken out of {place} in {commit}, which a stream that has read them cannot take back; begin anew "
         "with another checkpoint"
@@ -103,8 +103,8 @@ def taken_out(place: Any, commit: str) -> InputError:
 
 
 def _moved(at: Offset, file: int) -> Offset:
-    return {name: said for name, said in at.items() if name != "row"} | {"file": file}
+    return {name: value for name, value in at.items() if name != "row"} | {"file": file}
 
 
 def _stage(at: Offset) -> Offset:
-    return {name: said for name, said in at.items() if name not in ("file", "row", "ended")}
+    return {name: value for name, value in at.items() if name not in ("file", "row", "ended")}

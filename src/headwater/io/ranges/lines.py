@@ -47,9 +47,9 @@ class _Bytes:
             )
         at = max(byte - 1, after)
         while at < self.size:
-            found = (data := os.pread(self._fd, _LOOK, at)).find(b"\n")
-            if found >= 0:
-                return at + found + 1
+            newline = (data := os.pread(self._fd, _LOOK, at)).find(b"\n")
+            if newline >= 0:
+                return at + newline + 1
             at += len(data)
         return self.size
 
@@ -86,25 +86,25 @@ class LineRanges(Ranges):
         reader = self.source.open(ignore)
         byte, line, *_ = reader.position
         reader.close()
-        return self._offset({"byte": 0, "crc": 0}, byte, line, ended=False)
+        return self._offset({"byte": 0, "crc": 0}, byte, line, at_end=False)
 
     def advance(self, at: Offset) -> Offset:
         """Return the end of the next lines, at most a micro-batch of them; the end of the file is the end."""
         with _Bytes(self.path) as file:
             end = file.line_end(at["byte"] + self.sizes.batch_bytes, at["byte"])
-            return self._offset(at, end, at["line"] + self._lines(file, at["byte"], end), ended=end >= file.size)
+            return self._offset(at, end, at["line"] + self._lines(file, at["byte"], end), at_end=end >= file.size)
 
-    def _offset(self, after: Offset, byte: int, line: int, *, ended: bool) -> Offset:
+    def _offset(self, after: Offset, byte: int, line: int, *, at_end: bool) -> Offset:
         with _Bytes(self.path) as file:
             crc = file.checksum(after["byte"], byte, after["crc"])
-        return {"byte": byte, "line": line, "crc": crc, "ended": ended}
+        return {"byte": byte, "line": line, "crc": crc, "ended": at_end}
 
     def offset(self, position: Any) -> Offset:
         """Return the place of bytes and lines; all before it is looked at, for the checksum."""
         if position is None:
             return self.start()
         byte, line, *_ = position
-        return self._offset({"byte": 0, "crc": 0}, min(byte, self.path.stat().st_size), line, ended=False)
+        return self._offset({"byte": 0, "crc": 0}, min(byte, self.path.stat().st_size), line, at_end=False)
 
     def share(self, at: Offset) -> float:
         """Return it by bytes."""
@@ -122,10 +122,12 @@ class LineRanges(Ranges):
         """Say if the file no longer begins with what was read of it; that it has grown does not matter."""
         with _Bytes(self.path) as file:
             size, crc = file.size, file.checksum(0, at["byte"])
-        done = f"it has read {at['byte']:,} bytes of {self.path}"
+        state = f"it has read {at['byte']:,} bytes of {self.path}"
         if size < at["byte"]:
-            return f"{done}, which has {size:,} now; was the file replaced?"
-        return f"{done}, and these are not what they were; was the file replaced or edited?" if crc != at["crc"] else ""
+            return f"{state}, which has {size:,} now; was the file replaced?"
+        return (
+            f"{state}, and these are not what they were; was the file replaced or edited?" if crc != at["crc"] else ""
+        )
 
     def cut(self, start: Offset, end: Offset) -> list[Piece]:
         """Return byte ranges of about equal size, each with the number of lines before it."""
@@ -169,7 +171,7 @@ class CsvRanges(LineRanges):
         if not self._quoted:
             return super().advance(at)
         [(byte, line)] = self._ends(at, [at["byte"] + self.sizes.batch_bytes])
-        return self._offset(at, byte, line, ended=byte >= self.path.stat().st_size)
+        return self._offset(at, byte, line, at_end=byte >= self.path.stat().st_size)
 
     def cut(self, start: Offset, end: Offset) -> list[Piece]:
         """Return byte ranges of about equal size."""
@@ -177,19 +179,19 @@ class CsvRanges(LineRanges):
             return super().cut(start, end)
         size = end["byte"] - start["byte"]
         count = self.sizes.pieces(size, self.sizes.piece_bytes)
-        wanted = [start["byte"] + size * number // count for number in range(1, count)]
-        places = [(start["byte"], start["line"]), *self._ends(start, wanted), (end["byte"], end["line"])]
+        targets = [start["byte"] + size * number // count for number in range(1, count)]
+        places = [(start["byte"], start["line"]), *self._ends(start, targets), (end["byte"], end["line"])]
         return [(byte, line, stop) for (byte, line), (stop, _) in pairwise(places) if stop > byte]
 
-    def _ends(self, start: Offset, wanted: list[int]) -> list[tuple[int, int]]:
+    def _ends(self, start: Offset, targets: list[int]) -> list[tuple[int, int]]:
         """Return the first ends of rows at or after some bytes, as bytes and lines."""
         reader = self.source.open(ignore, [start["byte"], start["line"]])
-        found: list[tuple[int, int]] = []
+        ends: list[tuple[int, int]] = []
         try:
-            for byte in wanted:
+            for byte in targets:
                 while reader.position[0] < byte and reader.read(_STEP, 0) is not None:
                     pass
-                found.append((reader.position[0], reader.position[1]))
+                ends.append((reader.position[0], reader.position[1]))
         finally:
             reader.close()
-        return found
+        return ends

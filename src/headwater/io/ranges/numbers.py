@@ -28,9 +28,14 @@ _NEVER_S = 1e9
 class NumberRanges(Ranges):
     """Records by number. An offset also says when number 0 was due, so that a range read again has the same moments."""
 
-    def __init__(self, source: OpenLoopSource, wanted: RangeRequest) -> None:
-        self.source, self.sizes, self._at_once, self._together = source, wanted.sizes, wanted.at_once, wanted.together
-        self.has_clock = not wanted.at_once
+    def __init__(self, source: OpenLoopSource, request: RangeRequest) -> None:
+        self.source, self.sizes, self._at_once, self._together = (
+            source,
+            request.sizes,
+            request.at_once,
+            request.together,
+        )
+        self.has_clock = not request.at_once
         self.quick_to_cut = isinstance(source.open_loop.clock, SteadyClock)  # any other is of one process
         self._key = uuid4().hex
         self._total = 0
@@ -59,10 +64,10 @@ class NumberRanges(Ranges):
 
     def _most(self) -> int:
         if self._together:  # a copy in each process would take time after the first record is due, and memory
-            self._loaded, most = self.source.numbered(lambda *said: self._rejected.append(said))
+            self._loaded, most = self.source.numbered(lambda *letter: self._rejected.append(letter))
             return most
-        known = self.source.most
-        return self.source.numbered(ignore)[1] if known is None else known
+        own_most = self.source.most
+        return self.source.numbered(ignore)[1] if own_most is None else own_most
 
     def finish(self, at: Offset, until_ns: int | None) -> Offset:
         """Return the records that were due until a moment, none behind `at` if it is not said."""
@@ -74,7 +79,7 @@ class NumberRanges(Ranges):
         if self._together and at["since_ns"]:
             self._since_ns = at["since_ns"]
         elif self._since_ns is None:
-            self._since_ns = self._begun(at, now)
+            self._since_ns = self._origin_ns(at, now)
         due = self._total
         if not self._at_once:
             due = min(self._total, floor(self.source.open_loop.rate.due((now - self._since_ns) / 1e9)))
@@ -86,7 +91,7 @@ class NumberRanges(Ranges):
 
     def anew(self, at: Offset) -> Offset:
         """Return the offset with another moment for number 0, so that the rate goes on from now where it was."""
-        return {**at, "since_ns": self._begun(at, self._now_ns())}
+        return {**at, "since_ns": self._origin_ns(at, self._now_ns())}
 
     def _now_ns(self) -> int:
         """Return the moment: by this run's own clock, or by one that processes on several machines have."""
@@ -113,20 +118,20 @@ class NumberRanges(Ranges):
         if first == 0:
             for text, why in self._rejected:
                 reject(text, why)
-        take = self._loaded or self._taken(reject if first == 0 else ignore, fresh=first == 0)
+        take = self._loaded or self._records_from(reject if first == 0 else ignore, fresh=first == 0)
         for number in range(first, stop, _RECORDS):
             count = min(_RECORDS, stop - number)
-            made = take(number, count)
+            records = take(number, count)
             due_ns = since_ns + np.rint(self._due_s(np.arange(number + 1, number + count + 1)) * 1e9).astype(np.int64)
             stamps = np.empty((count, 2), np.int64)
             stamps[:, EMITTED] = self._now_ns()
             stamps[:, CREATED] = stamps[:, EMITTED] if self._at_once else due_ns
-            columns = dict(made.columns)
+            columns = dict(records.columns)
             if self.source.open_loop.time is not None:
                 columns[self.source.open_loop.time] = due_ns // 1000
             yield Batch(columns, count, stamps)
 
-    def _begun(self, at: Offset, now: int) -> int:
+    def _origin_ns(self, at: Offset, now: int) -> int:
         """Return when this run's number 0 was due: the rate goes on where it was, and what is read at once is all past."""
         if self._at_once and at["since_ns"]:
             return int(at["since_ns"])
@@ -137,14 +142,14 @@ class NumberRanges(Ranges):
         due_s: Array = np.minimum(self.source.open_loop.rate.when(numbers), _NEVER_S)
         return due_s
 
-    def _taken(self, reject: Reject, *, fresh: bool) -> RecordsFrom:
+    def _records_from(self, reject: Reject, *, fresh: bool) -> RecordsFrom:
         """Return what hands out records, the same as in this process's last task: it may hold what was loaded."""
         if fresh or self._key not in _takers:
-            while len(_takers) >= _KEPT:
+            while len(_takers) >= _MOST_KEPT:
                 del _takers[next(iter(_takers))]
             _takers[self._key] = self.source.numbered(reject)[0]
         return _takers[self._key]
 
 
 _takers: dict[str, RecordsFrom] = {}
-_KEPT = 4
+_MOST_KEPT = 4

@@ -44,8 +44,8 @@ class RowRanges(Ranges):
         first, stop = start["row"], end["row"]
         count = self.sizes.pieces(stop - first, self.sizes.piece_records)
         slack = (stop - first) // (4 * count)
-        wanted = [first + (stop - first) * number // count for number in range(1, count)]
-        places = [first, *(self._near(row, slack) for row in wanted), stop]
+        targets = [first + (stop - first) * number // count for number in range(1, count)]
+        places = [first, *(self._near(row, slack) for row in targets), stop]
         return [(row, after) for row, after in pairwise(places) if after > row]
 
     def offset(self, position: int | None) -> Offset:
@@ -70,7 +70,9 @@ class RowRanges(Ranges):
         row, stop = piece
         reader = ParquetReader(self.source.path, self._schema, row, reject)
         try:
-            while (left := stop - reader.position) > 0 and (batch := reader.read(min(_RECORDS, left), 0)) is not None:
+            while (remaining := stop - reader.position) > 0 and (
+                batch := reader.read(min(_RECORDS, remaining), 0)
+            ) is not None:
                 yield batch
         finally:
             reader.close()

@@ -56,7 +56,7 @@ class ReceivedReader:
             self._fill(timeout_s)
         if not self._waiting:
             return None if self._ended else Batch.none(self._schema)
-        taken: list[Batch] = []
+        batches: list[Batch] = []
         while self._waiting and limit > 0:
             behind, batch = self._waiting.popleft()
             if batch.length > limit:
@@ -66,13 +66,13 @@ class ReceivedReader:
             else:
                 self.position = behind
             limit -= batch.length
-            taken.append(batch)
-        return taken[0] if len(taken) == 1 else concat_batches(taken)
+            batches.append(batch)
+        return batches[0] if len(batches) == 1 else concat_batches(batches)
 
     def commit(self, position: Position) -> None:
         """Need nothing before the position that was committed before this one."""
-        released, self._committed = self._committed, (position[0], position[1])
-        self._consumer.release(released[0])
+        position_before, self._committed = self._committed, (position[0], position[1])
+        self._consumer.release(position_before[0])
 
     def take_no_more(self) -> None:
         """Stop receiving, without waiting for it: senders hear at once that what is not safe is not taken."""
@@ -87,9 +87,9 @@ class ReceivedReader:
 
     def _fill(self, timeout_s: float) -> None:
         """Read entries that are safe, after waiting for one."""
-        done = self._receiver.done  # asked first: what it has written last is safe when it says so
+        is_done = self._receiver.done  # asked first: what it has written last is safe when it says so
         entries = self._consumer.read()
-        if not entries and not done:
+        if not entries and not is_done:
             self._receiver.log.wait(self._consumer.taken + 1, timeout_s)
             entries = self._consumer.read()
         is_damaged = self._check()
@@ -106,7 +106,7 @@ class ReceivedReader:
             self._waiting.append(((entry.position + 1, 0), whole.slice(skip, whole.length)))
         if is_damaged:  # so that what could not be read is behind the next run
             self._waiting.append(((self._consumer.taken, 0), Batch.none(self._schema)))
-        if not entries and done:
+        if not entries and is_done:
             if self._receiver.error is not None:
                 raise self._receiver.error
             self._ended = True

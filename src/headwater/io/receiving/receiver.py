@@ -26,7 +26,7 @@ from headwater.flow.endpoints import (
 from headwater.flow.steps import OnTheWay
 from headwater.io.files import is_full
 from headwater.io.log import Log
-from headwater.io.receiving.rounds import last_in, packed
+from headwater.io.receiving.rounds import last_in, pack_round
 from headwater.operators.operator import DEAD, rejection_letter
 
 log = logging.getLogger(__name__)
@@ -60,9 +60,9 @@ class Receiver:
             if not last.ended:
                 self._reader = open_reader(source, self._reject, last.position)
                 if way:
-                    from headwater.io.aligned import aligned
+                    from headwater.io.aligned import align
 
-                    self._reader = aligned(step, self._reader, source.schema, way, self._reject)
+                    self._reader = align(step, self._reader, source.schema, way, self._reject)
                 # from now on nothing is acknowledged but what is in the log
                 commit(self._reader, position_of(self._reader))
         except BaseException:
@@ -92,7 +92,7 @@ class Receiver:
             if reader is not None:
                 self._read_all(reader)
         except HeadwaterError as error:
-            self._stopped(error)
+            self._on_error(error)
         except Exception as error:
             log.exception("source %s broke", self._step)
             self.error = RunError(f"source {self._step!r} broke: {type(error).__name__}: {error}", step=self._step)
@@ -103,9 +103,9 @@ class Receiver:
             try:
                 self.log.close()
             except HeadwaterError as error:
-                self._stopped(error)
+                self._on_error(error)
 
-    def _stopped(self, error: HeadwaterError) -> None:
+    def _on_error(self, error: HeadwaterError) -> None:
         self.error = self.error or RunError(f"source {self._step!r} stopped: {error}", step=self._step)
 
     def _read_all(self, reader: Reader) -> None:
@@ -116,29 +116,29 @@ class Receiver:
                 continue
             batch = reader.read(_RECORDS, _PATIENCE_S)
             self.dropped = dropped_by(reader)
-            position, known = position_of(reader), self._known(reader)
-            found = [(DEAD, letter) for letter in self._letters]
+            position, state = position_of(reader), self._state(reader)
+            batches = [(DEAD, letter) for letter in self._letters]
             self._letters.clear()
             if batch is not None and (batch.length or batch.watermark > NO_WATERMARK):  # a word about event time, too
-                found.append((0, batch))
-            waits = getattr(reader, "waits", False)  # of splits that others have to wait for
-            ended = batch is None or (self._until_idle and not found and not waits)
-            if found or ended or known != self._last:
-                if not self._safe(packed(found, known, ended=ended), sum(each.length for _, each in found)):
+                batches.append((0, batch))
+            is_waiting = getattr(reader, "waits", False)  # of splits that others have to wait for
+            at_end = batch is None or (self._until_idle and not batches and not is_waiting)
+            if batches or at_end or state != self._last:
+                if not self._safe(pack_round(batches, state, ended=at_end), sum(each.length for _, each in batches)):
                     return  # who sent it was not told that it is here, and sends it again
-                self._last = known
+                self._last = state
                 commit(reader, position)
-            if ended:
+            if at_end:
                 return
 
     def _safe(self, form: bytes, records: int) -> bool:
         """Have a round safe in the log; while the disk is full that takes until there is room, or the end: False then."""
-        appended, warned_s = False, -_QUIET_S
+        is_appended, warned_s = False, -_QUIET_S
         while True:
             try:
-                if not appended:
+                if not is_appended:
                     self.log.append(form, records=records)
-                    appended = True
+                    is_appended = True
                 self.log.sync()
                 return True
             except InputError as error:
@@ -150,7 +150,7 @@ class Receiver:
             if self._stopping.wait(_PATIENCE_S):
                 return False
 
-    def _known(self, reader: Reader) -> Any:
+    def _state(self, reader: Reader) -> Any:
         """Return what the next receiver has to know: the position, or by what to recognize what is sent again."""
         return known_of(reader) if self._recognizes else position_of(reader) if self._resumes else None
 

@@ -27,7 +27,7 @@ class Last(NamedTuple):
     ended: bool = False
 
 
-def packed(batches: Sequence[tuple[int, Batch]], position: Any, *, ended: bool) -> bytes:
+def pack_round(batches: Sequence[tuple[int, Batch]], position: Any, *, ended: bool) -> bytes:
     """Return a round as bytes; each batch has the output that it belongs to."""
     frames = [pack(batch) for _, batch in batches]
     sizes = [(port, len(frame)) for (port, _), frame in zip(batches, frames, strict=True)]
@@ -53,7 +53,7 @@ def entries(folder: Path, start: int, stop: int | None = None, most_bytes: int =
     """Return the rounds between two positions of the log, up to where it is safe; raises InputError if one is not there."""
     reader = Reader(folder, start, until=None if stop is None else lambda: stop)
     try:
-        found = reader.read(most_bytes)
+        rounds = reader.read(most_bytes)
     finally:
         reader.close()
     if reader.troubles:
@@ -62,7 +62,7 @@ def entries(folder: Path, start: int, stop: int | None = None, most_bytes: int =
         raise InputError(
             f"the log of a source in {folder} lacks entries from {start} on; was the checkpoint copied in part?"
         )
-    return found
+    return rounds
 
 
 def last_in(folder: Path, end: int | None = None) -> Last:
@@ -80,14 +80,14 @@ def last_in(folder: Path, end: int | None = None) -> Last:
 
 
 def _last_whole(folder: Path, end: int) -> Last:
-    found = Last()
+    last = Last()
     reader = Reader(folder, until=lambda: end)
     try:
         while rounds := reader.read():
-            found = last_of(rounds[-1].data)
+            last = last_of(rounds[-1].data)
     finally:
         reader.close()
-    return found
+    return last
 
 
 def _head(data: bytes) -> Any:

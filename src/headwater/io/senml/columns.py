@@ -162,25 +162,25 @@ class SenmlParser:
         entries = document.get("e") if isinstance(document, dict) else None
         if not isinstance(entries, list):
             raise _RefusedError(Reason.NOT_SENML)
-        found: dict[str, Any] = {}
+        values: dict[str, Any] = {}
         for entry in entries:
             name = entry.get("n") if isinstance(entry, dict) else None
             if type(name) is not str:
                 raise _RefusedError(Reason.NOT_SENML)
             if name in self.fields:
                 field = self._names.index(name)
-                if name in found:
+                if name in values:
                     raise _RefusedError(Reason.TWICE, field)
                 value = entry.get("v")
-                found[name] = entry.get("sv") if value is None else value
+                values[name] = entry.get("sv") if value is None else value
         time_ms = _base_time(document.get("bt"))
-        read = [self._value(field, name, found) for field, name in enumerate(self._names)]
-        return time_ms, read[: self._float_count], read[self._float_count :]
+        fields = [self._value(field, name, values) for field, name in enumerate(self._names)]
+        return time_ms, fields[: self._float_count], fields[self._float_count :]
 
-    def _value(self, field: int, name: str, found: Mapping[str, Any]) -> Any:
-        if name not in found:
+    def _value(self, field: int, name: str, values: Mapping[str, Any]) -> Any:
+        if name not in values:
             raise _RefusedError(Reason.MISSING, field)
-        text = found[name]
+        text = values[name]
         if text is None:
             raise _RefusedError(Reason.NO_VALUE, field)
         try:

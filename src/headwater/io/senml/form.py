@@ -44,10 +44,10 @@ def form_of(message: bytes, names: Sequence[str]) -> Form | None:
     """
     values: list[tuple[int, int, int]] = []
     for entry in _ENTRY.finditer(message):
-        found, called = list(_VALUE.finditer(message, *entry.span())), _NAME.search(entry[0])
-        if len(found) != 1 or called is None:  # a value and a text value, say
+        matches, name_match = list(_VALUE.finditer(message, *entry.span())), _NAME.search(entry[0])
+        if len(matches) != 1 or name_match is None:  # a value and a text value, say
             return None
-        name, span = called[1].decode(), found[0].span(found[0].lastgroup or 0)
+        name, span = name_match[1].decode(), matches[0].span(matches[0].lastgroup or 0)
         values.append((*span, names.index(name) if name in names else _NOTHING))
     times = list(_BASE_TIME.finditer(message))
     if len(times) != 1:

@@ -154,7 +154,7 @@ def _entries(
 ) -> int:
     # The list under "e"; every field of the schema once, whatever else besides.
     count = len(ends) - 1
-    seen, guess = 0, 0
+    mask, guess = 0, 0
     if at >= stop or data[at] != OPEN_LIST:
         return UNSURE
     at += 1
@@ -164,9 +164,9 @@ def _entries(
             return UNSURE
         field = field_called(data, spans[0], spans[1], names, ends, guess)
         if field >= 0:
-            if seen >> field & 1:
+            if mask >> field & 1:
                 return UNSURE
-            seen |= 1 << field
+            mask |= 1 << field
             guess = field + 1 if field + 1 < count else 0
             if field < len(values):
                 value, sure = read_decimal(data, spans[2], spans[3])
@@ -180,7 +180,7 @@ def _entries(
         if at >= stop:
             return UNSURE
         if data[at] == CLOSE_LIST:
-            return at + 1 if seen == (1 << count) - 1 else UNSURE
+            return at + 1 if mask == (1 << count) - 1 else UNSURE
         if data[at] != COMMA:
             return UNSURE
         at += 1
@@ -298,9 +298,9 @@ def gather_spans(data: NDArray[np.uint8], spans: NDArray[np.int64]) -> tuple[NDA
     offsets[len(spans)] = total
     out = np.empty(total, np.uint8)
     for i in range(len(spans)):
-        to, given = out[offsets[i] : offsets[i + 1]], data[spans[i, 0] : spans[i, 1]]
-        for j in range(len(given)):
-            to[j] = given[j]
+        to, source = out[offsets[i] : offsets[i + 1]], data[spans[i, 0] : spans[i, 1]]
+        for j in range(len(source)):
+            to[j] = source[j]
     return out, offsets
 
 

@@ -37,8 +37,8 @@ def transaction_of(sink: Any, schema: Schema, ledger: Ledger) -> Transaction:
         raise FlowError(
             f"{label_of(sink)} says that it is transactional, and has no method transaction(schema, ledger)"
         )
-    opened: Transaction = begin(schema, ledger)
-    return opened
+    transaction: Transaction = begin(schema, ledger)
+    return transaction
 
 
 def ledger_of(checkpoint: Path, step: str, after: int | None = None) -> Ledger:
@@ -52,7 +52,7 @@ def notes_of(checkpoint: Path, writer: str) -> Path:
     return checkpoint / "sinks" / quote(writer, safe=" ")
 
 
-def run_name(checkpoint: Path, known: str | None = None) -> str:
+def run_name(checkpoint: Path, name: str | None = None) -> str:
     """Return a name for all runs that share a checkpoint, by which they know their own in a table of others.
 
     A run that knows it says so: should somebody have cleaned up, the next run has to find the same.
@@ -61,6 +61,6 @@ def run_name(checkpoint: Path, known: str | None = None) -> str:
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         fresh = path.with_name("run.new")
-        fresh.write_text(known or uuid4().hex[:8])
+        fresh.write_text(name or uuid4().hex[:8])
         fresh.replace(path)
     return path.read_text()

@@ -17,7 +17,7 @@ from headwater.io.transactions.journal import Journal
 
 log = logging.getLogger(__name__)
 
-_SEEN = 4096  # bytes at the head of a file, and before where a part ended, by which it is known
+_SUM_BYTES = 4096  # bytes at the head of a file, and before where a part ended, by which it is known
 _FEW = 256  # bytes, with fewer than which another file could well begin: an empty one, or the header of a table
 _FORESEEN = 64  # bytes of what is written behind those, by which it is known to be ours
 
@@ -59,7 +59,7 @@ class CutFile(CutTransaction):
         """Take note of what is about to be written."""
         self._journal.foresee([self._size(), data[:_FORESEEN].hex()])
 
-    def _begun(self) -> None:
+    def _note_begin(self) -> None:
         """Take note that the file is begun; it may have a head that belongs to no part."""
         self._journal.commit(-1, self._mark(self._size()))
 
@@ -94,7 +94,7 @@ class CutFile(CutTransaction):
         except OSError as error:
             raise explained(error, self._path, "write") from error
 
-    def _closed(self) -> None:
+    def _note_close(self) -> None:
         """Take note of how long the file is left, if all of it counts."""
         if self._path.exists() and self._size() == self.end:
             self._journal.close(self.end)
@@ -131,11 +131,11 @@ class CutFile(CutTransaction):
         if self.is_known:
             return
         at, data = self._journal.foreseen or (0, "")
-        expected = bytes.fromhex(data)
+        foreseen = bytes.fromhex(data)
         with self._path.open("rb") as file:
             file.seek(at)
-            found = file.read(len(expected))
-        if not expected or not expected.startswith(found):
+            actual = file.read(len(foreseen))
+        if not foreseen or not foreseen.startswith(actual):
             raise InputError(
                 f"cannot go on writing {self._path}: runs with this checkpoint left {self.end:,} bytes there, and what is "
                 "behind those is not theirs; does another program write the file too? Put that elsewhere, or begin anew "
@@ -146,9 +146,9 @@ class CutFile(CutTransaction):
         """Return what is noted of a part that ended there: where, and a checksum of some bytes at the head and before it."""
         try:
             with self._path.open("rb") as file:
-                head = file.read(min(end, _SEEN))
-                file.seek(max(0, end - _SEEN))
-                return [end, crc32(file.read(min(end, _SEEN)), crc32(head))]
+                head = file.read(min(end, _SUM_BYTES))
+                file.seek(max(0, end - _SUM_BYTES))
+                return [end, crc32(file.read(min(end, _SUM_BYTES)), crc32(head))]
         except OSError as error:
             raise explained(error, self._path, "read") from error
 
@@ -168,5 +168,5 @@ class CutFile(CutTransaction):
             ) from None
 
 
-def _is_mark(said: object) -> bool:
-    return isinstance(said, list) and len(said) == 2 and all(isinstance(number, int) for number in said)
+def _is_mark(note: object) -> bool:
+    return isinstance(note, list) and len(note) == 2 and all(isinstance(number, int) for number in note)

@@ -14,7 +14,7 @@ import msgspec
 
 from headwater.io.files import replace_whole
 from headwater.io.log import Reader, SystemDisk
-from headwater.io.log.consumer import released
+from headwater.io.log.consumer import release_positions
 from headwater.io.transactions import notes_of
 from headwater.io.transactions.outbox import undelivered
 
@@ -37,8 +37,8 @@ class Rest(msgspec.Struct, frozen=True):
     def is_delivered(self, checkpoint: Path) -> bool:
         """Tell whether all of it is there."""
         notes = notes_of(checkpoint, self.writer)
-        sent = not self.entry or min(released(SystemDisk(), str(notes / FORWARD)), default=0) >= self.entry
-        return sent and not undelivered(notes, self.part)
+        is_sent = not self.entry or min(release_positions(SystemDisk(), str(notes / FORWARD)), default=0) >= self.entry
+        return is_sent and not undelivered(notes, self.part)
 
 
 class _Border(msgspec.Struct):
@@ -54,8 +54,8 @@ class Predecessors:
 
     def __init__(self, checkpoint: Path, writer: str) -> None:
         self._checkpoint, self._path = checkpoint, notes_of(checkpoint, writer) / _FILE
-        known = self._path.read_bytes() if self._path.exists() else b"[]"
-        self._borders = msgspec.json.decode(known, type=list[_Border])
+        data = self._path.read_bytes() if self._path.exists() else b"[]"
+        self._borders = msgspec.json.decode(data, type=list[_Border])
 
     def let_pass(self, own: Rest, others: Iterable[Rest]) -> None:
         """Wait with all that is behind what this writer has now until the others have delivered what they have now."""
@@ -66,13 +66,13 @@ class Predecessors:
 
     def is_turn_of_part(self, number: int) -> bool:
         """Tell whether a part may be delivered."""
-        return not self._borders or all(number <= each.part for each in self._left())
+        return not self._borders or all(number <= each.part for each in self._open_borders())
 
     def is_turn_of_entry(self, position: int) -> bool:
         """Tell whether an entry of the log may be delivered."""
-        return not self._borders or all(position < each.entry for each in self._left())
+        return not self._borders or all(position < each.entry for each in self._open_borders())
 
-    def _left(self) -> list[_Border]:
+    def _open_borders(self) -> list[_Border]:
         """Return where something is still to be waited for."""
         for border in self._borders:
             border.rests = [each for each in border.rests if not each.is_delivered(self._checkpoint)]

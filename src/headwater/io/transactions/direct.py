@@ -21,18 +21,18 @@ class Direct(CutTransaction):
 
     @property
     def account(self) -> Callable[[], dict[str, Any]] | None:
-        """How to ask what became of the records; None where the sink has nothing to tell."""
+        """How to ask what became of the records; None where the sink has no account."""
         return account_of(self._writer)
 
     @property
     def throttle(self) -> Callable[[float], None]:
-        """What is told how much of the room is taken, where the sink keeps records that wait."""
-        told: Callable[[float], None] = getattr(self._writer, "throttle", _nobody)
-        return told
+        """Called with the fill level, where the sink keeps records that wait."""
+        listener: Callable[[float], None] = getattr(self._writer, "throttle", _nobody)
+        return listener
 
     @throttle.setter
-    def throttle(self, told: Callable[[float], None]) -> None:
-        throttle_by(self._writer, told)
+    def throttle(self, listener: Callable[[float], None]) -> None:
+        throttle_by(self._writer, listener)
 
     @property
     def committed(self) -> int:
@@ -48,7 +48,7 @@ class Direct(CutTransaction):
         self._writer.advance(watermark)  # type: ignore[attr-defined]  # its sink says that it has one
 
     def idle(self, idle: bool) -> None:
-        """Tell it that nobody needs to wait for the stream, or again."""
+        """Mark the stream as idle, or as active again."""
         tell_idle(self._writer, idle)
 
     def cut(self, number: int) -> Callable[[], None]:
@@ -71,4 +71,4 @@ class Direct(CutTransaction):
 
 
 def _nobody(share: float) -> None:
-    """Nobody is told."""
+    """Ignore the fill level."""

@@ -53,10 +53,10 @@ def part_in(path: Path) -> list[Batch]:
     form, behind = data[: -_SUM.size], data[-_SUM.size :]
     if len(behind) != _SUM.size or _SUM.unpack(behind) != (_SIGN, crc32(form)):
         raise DamagedError(f"cannot read {path}: it does not hold what was written; does the disk fail?")
-    found, at = [], 0
+    batches, at = [], 0
     while at < len(form):
         size, header = PREFIX.unpack_from(form, at)
         at += PREFIX.size
-        found.append(unpack(np.frombuffer(bytearray(form[at : at + size]), np.uint8), header))
+        batches.append(unpack(np.frombuffer(bytearray(form[at : at + size]), np.uint8), header))
         at += size
-    return found
+    return batches

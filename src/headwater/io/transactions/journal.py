@@ -34,10 +34,10 @@ class Journal:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             if path.exists():
-                known = json.loads(path.read_bytes())
-                self.committed = int(known["committed"])
-                self.parts = {int(number): said for number, said in known["parts"].items()}
-                self.closed, self.foreseen = known.get("closed"), known.get("foreseen")
+                document = json.loads(path.read_bytes())
+                self.committed = int(document["committed"])
+                self.parts = {int(number): note for number, note in document["parts"].items()}
+                self.closed, self.foreseen = document.get("closed"), document.get("foreseen")
                 self.is_new = False
         except OSError as error:
             raise explained(error, path, "read") from error
@@ -55,37 +55,37 @@ class Journal:
         """What was said of the last part that has ended; None before the first."""
         return self.parts[max(self.parts)] if self.parts else None
 
-    def prepare(self, number: int, said: Any = None) -> None:
+    def prepare(self, number: int, note: Any = None) -> None:
         """Note that a part has ended."""
         with self._lock:
-            self.parts[number] = said
+            self.parts[number] = note
             self._write(self.committed, self.parts)
 
-    def commit(self, number: int, said: Any = None) -> None:
+    def commit(self, number: int, note: Any = None) -> None:
         """Note that all parts up to this one are there; one that was not prepared ends now.
 
         One that was prepared is on disk, and who goes on after it says so: that it is committed is written with the next.
         """
         with self._lock:
-            prepared = number in self.parts
-            parts = {number: said, **self.parts}
+            is_prepared = number in self.parts
+            parts = {number: note, **self.parts}
             # the one before stays: should its checkpoint be all that can be read, a run goes back to it
             before = max((part for part in parts if part < number and part <= self.committed), default=number)
             parts = {part: parts[part] for part in sorted(parts) if part >= before}
-            if not prepared:
+            if not is_prepared:
                 self._write(number, parts)
             self.committed, self.parts = number, parts  # once it is so on disk: else it is for the next commit to do
 
-    def close(self, said: Any) -> None:
+    def close(self, note: Any) -> None:
         """Note that a run is done with the sink, and how it left it; or, with None, that one has begun with it."""
         with self._lock:
-            self._write(self.committed, self.parts, said)
-            self.closed = said  # once it is so on disk: else it is noted when it is tried again
+            self._write(self.committed, self.parts, note)
+            self.closed = note  # once it is so on disk: else it is noted when it is tried again
 
-    def foresee(self, said: Any) -> None:
+    def foresee(self, note: Any) -> None:
         """Note what is about to be written, by which it is known again whoever is killed meanwhile."""
         with self._lock:
-            self.foreseen = said
+            self.foreseen = note
             self._write(self.committed, self.parts, self.closed)
 
     def _go_on(self, after: int | None) -> None:
@@ -104,10 +104,10 @@ class Journal:
             )
         if after > self.committed:  # who opens it next may not know of that one any more
             self._write(after, self.parts)
-        self.undone = {number: said for number, said in self.parts.items() if number > after}
-        self.parts = {number: said for number, said in self.parts.items() if number <= after}
+        self.undone = {number: note for number, note in self.parts.items() if number > after}
+        self.parts = {number: note for number, note in self.parts.items() if number <= after}
         self.committed = after
 
     def _write(self, committed: int, parts: dict[int, Any], closed: Any = None) -> None:
-        known = {"committed": committed, "parts": parts, "closed": closed, "foreseen": self.foreseen}
-        replace_whole(self._path, json.dumps(known).encode())
+        document = {"committed": committed, "parts": parts, "closed": closed, "foreseen": self.foreseen}
+        replace_whole(self._path, json.dumps(document).encode())

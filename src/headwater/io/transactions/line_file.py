@@ -21,12 +21,12 @@ class LinesWriter(Writer, Protocol):
 class LineFile(CutFile):
     """A file of lines; readers see lines as they are written, also those that may be cut off again."""
 
-    def __init__(self, path: str | Path, opened: Callable[[bool], LinesWriter], ledger: Ledger) -> None:
-        """Begin the file, or go on with it; `opened` opens it, to append if it is told so."""
+    def __init__(self, path: str | Path, open_file: Callable[[bool], LinesWriter], ledger: Ledger) -> None:
+        """Begin the file, or go on with it; `open_file` opens it, to append if its argument says so."""
         super().__init__(Path(path).absolute(), ledger)
-        self._writer = opened(not self._is_new)
+        self._writer = open_file(not self._is_new)
         if self._is_new:
-            self._begun()
+            self._note_begin()
         if not self.is_known:
             self._writer.file.before_first = self._foresee
 
@@ -38,4 +38,4 @@ class LineFile(CutFile):
     def close(self) -> None:
         """Close the file."""
         self._writer.close()
-        self._closed()
+        self._note_close()

@@ -14,30 +14,30 @@ class OpenFiles:
     """Files by number, each where it was last said to be."""
 
     def __init__(self) -> None:
-        self._held: dict[int, tuple[Path, int]] = {}
+        self._files: dict[int, tuple[Path, int]] = {}
 
     def hold(self, number: int, path: Path) -> None:
         """Hold a file, or hear that it has moved."""
-        if number in self._held:
-            self._held[number] = path, self._held[number][1]
-        elif len(self._held) < _MOST:
-            self._held[number] = path, os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        if number in self._files:
+            self._files[number] = path, self._files[number][1]
+        elif len(self._files) < _MOST:
+            self._files[number] = path, os.open(path, os.O_RDONLY | os.O_CLOEXEC)
 
     def let_go(self, number: int) -> None:
-        """Need a file no more."""
-        if number in self._held:
-            os.close(self._held.pop(number)[1])
+        """Let go of a file."""
+        if number in self._files:
+            os.close(self._files.pop(number)[1])
 
     def restore(self) -> list[Path]:
         """Write the files again that were deleted; return which those are. Raises InputError."""
-        gone = [(number, path, fd) for number, (path, fd) in self._held.items() if not path.exists()]
-        for number, path, fd in gone:
+        missing = [(number, path, fd) for number, (path, fd) in self._files.items() if not path.exists()]
+        for number, path, fd in missing:
             replace_whole(path, os.pread(fd, os.fstat(fd).st_size, 0))
-            self._held[number] = path, os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            self._files[number] = path, os.open(path, os.O_RDONLY | os.O_CLOEXEC)
             os.close(fd)
-        return [path for _, path, _ in gone]
+        return [path for _, path, _ in missing]
 
     def close(self) -> None:
         """Let all go."""
-        for number in list(self._held):
+        for number in list(self._files):
             self.let_go(number)

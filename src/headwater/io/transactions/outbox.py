@@ -22,8 +22,8 @@ from headwater.flow.endpoints import CutTransaction, Ledger, Refused
 from headwater.io.bounded_writer import BoundedWriter
 from headwater.io.files import explained, replace_whole, sync
 from headwater.io.forwarding.refusals import keep_refused
-from headwater.io.forwarding.troubles import Troubles, told
-from headwater.io.sifting import sifted
+from headwater.io.forwarding.troubles import Troubles, error_line
+from headwater.io.sifting import sift
 from headwater.io.transactions.frames import DamagedError, packed_part, part_in
 from headwater.io.transactions.open_files import OpenFiles
 
@@ -72,15 +72,15 @@ class Outbox(BoundedWriter, CutTransaction):
         super().__init__()
         self._sink, self._uplink, self._ledger, self._most_bytes = str(sink), uplink, ledger, most_bytes
         self._part: list[Batch] = []
-        self._cut: dict[int, list[Batch]] = {}  # parts that have ended, and are not yet files
+        self._ended_parts: dict[int, list[Batch]] = {}  # parts that have ended, and are not yet files
         self._counts: dict[int, int] = {}  # records of those that are files and not yet due
-        self._taken = self._delivered = self._refused = 0
+        self._count = self._delivered = self._refused = 0
         self._troubles = Troubles(self._sink)
         self._broken: dict[int, str] = {}  # parts at which the sink's own code breaks, again and again, and how
         self._deleted = self._damaged = self._gone = 0  # parts, and how many records they had
         self._memory_bytes = self._due_bytes = 0  # of what is not a file yet, and of the files that are due
-        self._held = OpenFiles()  # used by one thread at a time, with `_changed`
-        self._changed = Condition()
+        self._open_files = OpenFiles()  # used by one thread at a time, with `_condition`
+        self._condition = Condition()
         self._until_s: float | None = None  # once it is to end: when at the latest
         try:
             ledger.folder.mkdir(parents=True, exist_ok=True)
@@ -91,7 +91,7 @@ class Outbox(BoundedWriter, CutTransaction):
             }  # those to be delivered, in order
             self._go_on()
             for number in self._due:
-                self._held.hold(number, self._file(number, _DUE))
+                self._open_files.hold(number, self._file(number, _DUE))
         except OSError as error:
             raise explained(error, ledger.folder, "keep records in") from error
         self._waiting_before = sum(part.records for part in self._due.values())
@@ -106,34 +106,34 @@ class Outbox(BoundedWriter, CutTransaction):
 
     def write(self, batch: Batch) -> Refused:
         """Keep records; while too many wait, this waits."""
-        _, kept, refused = sifted(batch, pack)
+        _, records, refusals = sift(batch, pack)
         self._wait_for_room()
-        self._part.append(kept)
-        self._taken += kept.length
-        with self._changed:
-            self._memory_bytes += kept.nbytes
+        self._part.append(records)
+        self._count += records.length
+        with self._condition:
+            self._memory_bytes += records.nbytes
         self._tell_room()
-        return refused
+        return refusals
 
     def _share_taken(self) -> float:
         return (self._due_bytes + self._memory_bytes) / self._most_bytes
 
     def cut(self, number: int) -> Callable[[], None]:
         """End the part here; its file is for later."""
-        self._cut[number] = self._part
+        self._ended_parts[number] = self._part
         self._part = []
         return partial(self._keep, number)
 
     def _keep(self, number: int) -> None:
         """Keep the parts up to this one as files: those before it whose checkpoints came to nothing are part of it."""
-        for part, batches in list(self._cut.items()):
+        for part, batches in list(self._ended_parts.items()):
             if part <= number:
                 replace_whole(self._file(part, _PREPARED), packed_part(batches))
                 self._counts[part] = sum(each.length for each in batches)
-                with self._changed:
+                with self._condition:
                     self._memory_bytes -= sum(each.nbytes for each in batches)
-                    self._held.hold(part, self._file(part, _PREPARED))
-                del self._cut[part]
+                    self._open_files.hold(part, self._file(part, _PREPARED))
+                del self._ended_parts[part]
 
     def commit(self, number: int) -> None:
         """Have the parts up to this one delivered, from now on."""
@@ -144,18 +144,18 @@ class Outbox(BoundedWriter, CutTransaction):
 
     def rollback(self) -> None:
         """Forget what was written since the last part ended."""
-        with self._changed:
+        with self._condition:
             self._memory_bytes -= sum(each.nbytes for each in self._part)
         self._part = []
 
     def account(self) -> dict[str, Any]:
         """Return what became of the records."""
-        done = self._delivered + self._refused + self._gone
+        count = self._delivered + self._refused + self._gone
         return {
-            "taken": self._taken,
+            "taken": self._count,
             "waited_before": self._waiting_before,
             "forwarded": self._delivered,
-            "waiting": max(0, self._waiting_before + self._taken - done),
+            "waiting": max(0, self._waiting_before + self._count - count),
             "refused": self._refused,
             **self._troubles.to_json(),
             **({"deleted_parts": self._deleted} if self._deleted else {}),
@@ -164,12 +164,12 @@ class Outbox(BoundedWriter, CutTransaction):
 
     def close(self) -> None:
         """Deliver what is due for a while, and leave the rest to the next run."""
-        with self._changed:
+        with self._condition:
             self._until_s = time.monotonic() + _LINGER_S
-            self._changed.notify_all()
+            self._condition.notify_all()
         self._thread.join(_LINGER_S + 10)
         if not self._thread.is_alive():
-            self._held.close()
+            self._open_files.close()
         if self._due:
             log.warning(
                 "%d parts wait in %s for the next run: %s did not take them",
@@ -206,27 +206,27 @@ class Outbox(BoundedWriter, CutTransaction):
             self._file(number, _PREPARED).unlink()
 
     def _make_due(self, number: int) -> None:
-        with self._changed:
-            known = set(self._due)  # before looking: some of these may be delivered meanwhile
+        with self._condition:
+            due_before = set(self._due)  # before looking: some of these may be delivered meanwhile
         # an attempt that the disk failed may have left some that have their new name, and are not known to be due
-        due = [part for part in sorted({*self._files(_PREPARED), *self._files(_DUE)} - known) if part <= number]
+        due = [part for part in sorted({*self._files(_PREPARED), *self._files(_DUE)} - due_before) if part <= number]
         try:
             for part in due:
-                with self._changed:
+                with self._condition:
                     with suppress(FileNotFoundError):
                         self._file(part, _PREPARED).replace(self._file(part, _DUE))
-                    self._held.hold(part, self._file(part, _DUE))
+                    self._open_files.hold(part, self._file(part, _DUE))
             if due:
                 sync(self._ledger.folder)
-            found = {part: self._inspect(part) for part in due}
+            parts = {part: self._inspect(part) for part in due}
         except OSError as error:
             raise explained(error, self._ledger.folder, "keep records in") from error
-        with self._changed:
-            self._due |= found
-            self._due_bytes += sum(part.nbytes for part in found.values())
+        with self._condition:
+            self._due |= parts
+            self._due_bytes += sum(part.nbytes for part in parts.values())
             self._committed = max(self._committed, number)
             self._drop_empty()
-            self._changed.notify_all()
+            self._condition.notify_all()
         self._tell_room()
 
     def _drop_empty(self) -> None:
@@ -237,11 +237,11 @@ class Outbox(BoundedWriter, CutTransaction):
         for number in list(self._due)[1:-1]:
             if self._due[number] == _EMPTY:
                 del self._due[number]
-                self._held.let_go(number)
+                self._open_files.let_go(number)
                 self._file(number, _DUE).unlink(missing_ok=True)
 
     def _inspect(self, number: int) -> _Part:
-        """Look at a part that is due; one that is damaged is told of when it is its turn."""
+        """Look at a part that is due; one that is damaged is reported when it is its turn."""
         path = self._file(number, _DUE)
         if number not in self._counts:
             with suppress(DamagedError):
@@ -250,19 +250,21 @@ class Outbox(BoundedWriter, CutTransaction):
 
     def _restore(self) -> None:
         """Write again what somebody has deleted."""
-        with self._changed:
-            if gone := self._held.restore():
-                log.warning("%d parts for %s were deleted, and are written again: %s", len(gone), self._sink, gone[0])
+        with self._condition:
+            if missing := self._open_files.restore():
+                log.warning(
+                    "%d parts for %s were deleted, and are written again: %s", len(missing), self._sink, missing[0]
+                )
 
     def _wait_for_room(self) -> None:
         """Wait while too much is due, unless sources are held for that: what they have sent by then is little."""
-        warned = False
+        has_warned = False
         while self._until_s is None and not self.is_heard and self._due_bytes > self._most_bytes:
-            if not warned:
+            if not has_warned:
                 log.warning("the flow is held: %s bytes wait in %s", f"{self._due_bytes:,}", self._ledger.folder)
-                warned = True
-            with self._changed:
-                self._changed.wait(0.1)
+                has_warned = True
+            with self._condition:
+                self._condition.wait(0.1)
 
     # -- the thread -----------------------------------------------------------------------------------------------------
 
@@ -276,8 +278,8 @@ class Outbox(BoundedWriter, CutTransaction):
                 if went_well:
                     self._troubles.over()
             except Exception as error:  # a sink of anybody's own may raise anything, and it must not stop the delivery
-                if self._troubles.failed(error, (number,)):
-                    self._broken[number] = told(error)
+                if self._troubles.note_failure(error, (number,)):
+                    self._broken[number] = error_line(error)
         with suppress(Exception):  # all that it was given is there, or in a file
             self._uplink.close()
 
@@ -285,11 +287,11 @@ class Outbox(BoundedWriter, CutTransaction):
         """Wait for a part that is due, or for the time to try one again; False if it is time to end."""
         failures = self._troubles.in_a_row
         pause_s = min(_MOST_S, _FIRST_S * 2 ** min(failures - 1, 20)) * random.uniform(0.5, 1) if failures else 0.0
-        with self._changed:
-            self._changed.wait_for(lambda: self._until_s is not None, pause_s)
-            self._changed.wait_for(lambda: self._due or self._until_s is not None)
+        with self._condition:
+            self._condition.wait_for(lambda: self._until_s is not None, pause_s)
+            self._condition.wait_for(lambda: self._due or self._until_s is not None)
             while self._due and not self._is_over() and not self._ledger.is_turn_of_part(self._next):
-                self._changed.wait(_LOOK_S)
+                self._condition.wait(_LOOK_S)
             return bool(self._due) and not self._is_over()
 
     def _is_over(self) -> bool:
@@ -297,7 +299,7 @@ class Outbox(BoundedWriter, CutTransaction):
 
     @property
     def _next(self) -> int:
-        with self._changed:
+        with self._condition:
             return next(iter(self._due))
 
     def _deliver(self, number: int) -> None:
@@ -318,13 +320,13 @@ class Outbox(BoundedWriter, CutTransaction):
             self._give_up(number)
             return
         if number in self._broken:
-            refused = [(batch, dict.fromkeys(range(batch.length), self._broken[number])) for batch in batches]
+            refusals = [(batch, dict.fromkeys(range(batch.length), self._broken[number])) for batch in batches]
         else:
-            refused = self._uplink.deliver(self._ledger.name, number, batches) if batches else []
-        for batch, why in refused:
+            refusals = self._uplink.deliver(self._ledger.name, number, batches) if batches else []
+        for batch, why in refusals:
             keep_refused(self._ledger.folder, self._sink, batch, why)
             self._refused += len(why)
-        self._delivered += sum(batch.length for batch in batches) - sum(len(why) for _, why in refused)
+        self._delivered += sum(batch.length for batch in batches) - sum(len(why) for _, why in refusals)
         self._forget(number)
 
     def _give_up(self, number: int) -> None:
@@ -334,25 +336,25 @@ class Outbox(BoundedWriter, CutTransaction):
         self._gone += records
 
     def _forget(self, number: int) -> None:
-        """Be done with a part."""
+        """Forget a part that is delivered or given up."""
         replace_whole(self._ledger.folder / _LAST, str(number).encode())
-        with self._changed:
-            self._held.let_go(number)
+        with self._condition:
+            self._open_files.let_go(number)
             self._file(number, _DUE).unlink(missing_ok=True)
             self._due_bytes -= self._due.pop(number).nbytes
-            self._changed.notify_all()
+            self._condition.notify_all()
         self._broken.pop(number, None)
         self._tell_room()
 
 
 def undelivered(folder: Path, up_to: float = inf) -> int:
     """Return how many parts in an outbox's folder, up to one, are not delivered yet."""
-    found = 0
+    count = 0
     for ending in (_PREPARED, _DUE):
         for path in folder.glob(f"*{ending}"):
             with suppress(FileNotFoundError):  # delivered meanwhile, by another process
-                found += int(path.stem) <= up_to and path.stat().st_size > 0
-    return found
+                count += int(path.stem) <= up_to and path.stat().st_size > 0
+    return count
 
 
 def deliver_after(folder: Path, number: int) -> None:

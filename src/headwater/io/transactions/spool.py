@@ -27,7 +27,7 @@ class Spool(CutFile):
         except OSError as error:
             raise explained(error, self._path, "write") from error
         if self._is_new:
-            self._begun()
+            self._note_begin()
 
     def write(self, batch: Batch) -> None:
         """Keep records."""

@@ -28,9 +28,9 @@ class SqliteTable(CutTransaction):
 
     def __init__(self, writer: SqliteWriter, ledger: Ledger) -> None:
         self._writer, self._ledger = writer, ledger
-        self._prepared: dict[int, list[Batch]] = {}
+        self._prepared_parts: dict[int, list[Batch]] = {}
         self._part: list[Batch] = []  # what was written since the last part ended
-        self._kept: set[int] = set()  # the prepared parts that are files
+        self._part_files: set[int] = set()  # the prepared parts that are files
         self._entered = False  # whether the oldest part that is not committed is in the open transaction
         self._committed = writer.begin(ledger.name)
         try:
@@ -48,55 +48,55 @@ class SqliteTable(CutTransaction):
         """Write records; they are there when all of their part are."""
         self._enter()
         try:
-            refused = self._writer.tried(batch) if self._prepared else self._writer.insert(batch)
+            refusals = self._writer.try_insert(batch) if self._prepared_parts else self._writer.insert(batch)
         except BaseException:
             self._leave()
             raise
-        self._part.append(without(batch, refused))
-        return refused
+        self._part.append(without(batch, refusals))
+        return refusals
 
     def cut(self, number: int) -> Callable[[], None]:
         """End the part here; its file is for later."""
-        self._prepared[number] = self._part
+        self._prepared_parts[number] = self._part
         self._part = []
         return partial(self._keep, number)
 
     def _keep(self, number: int) -> None:
         """Keep the parts up to this one as files: those before it whose checkpoints came to nothing are part of it."""
-        for part, batches in list(self._prepared.items()):
-            if part <= number and part not in self._kept:
+        for part, batches in list(self._prepared_parts.items()):
+            if part <= number and part not in self._part_files:
                 replace_whole(self._file(part), packed_part(batches))
-                self._kept.add(part)
+                self._part_files.add(part)
 
     def commit(self, number: int) -> None:
         """Have the parts up to this one in the table, and its number with them."""
-        prepared = number in self._prepared
-        if not prepared:
-            self._prepared[number] = self._part
+        is_prepared = number in self._prepared_parts
+        if not is_prepared:
+            self._prepared_parts[number] = self._part
             self._part = []
-        due = [part for part in self._prepared if part <= number]
+        due = [part for part in self._prepared_parts if part <= number]
         try:
             self._enter()
             for part in due[1:]:  # the first is in the transaction already
-                self._insert(self._prepared[part])
+                self._insert(self._prepared_parts[part])
             self._writer.commit(self._ledger.name, number)
         except BaseException:
-            if not prepared:
-                self._part = self._prepared.pop(number)
+            if not is_prepared:
+                self._part = self._prepared_parts.pop(number)
             self._leave()
             raise
         self._committed, self._entered = number, False
-        if prepared:
+        if is_prepared:
             self._writer.make_safe()  # before the files that it was kept in are gone
         for part in due:
-            del self._prepared[part]
-            self._kept.discard(part)
+            del self._prepared_parts[part]
+            self._part_files.discard(part)
             self._file(part).unlink(missing_ok=True)
 
     def rollback(self) -> None:
         """Forget what was written since the last part."""
         self._part = []
-        if not self._prepared:
+        if not self._prepared_parts:
             self._leave()
 
     def close(self) -> None:
@@ -106,7 +106,7 @@ class SqliteTable(CutTransaction):
     def _go_on(self) -> None:
         """Commit what was prepared up to the part after which the run goes on, and forget the rest."""
         after = self._committed if self._ledger.after is None else self._ledger.after
-        kept = {int(path.stem): path for path in self._ledger.folder.glob("*.rows")}
+        files = {int(path.stem): path for path in self._ledger.folder.glob("*.rows")}
         if after < self._committed:
             if not self._writer.undo(self._ledger.name, after):
                 raise InputError(
@@ -117,17 +117,17 @@ class SqliteTable(CutTransaction):
             log.warning("the rows after part %d come again: the table went back by one part to take them", after)
             self._committed = after
         if after > self._committed:
-            if after not in kept:
+            if after not in files:
                 raise InputError(
                     f"cannot go on after part {after}: it is neither in the table nor in {self._ledger.folder}; "
                     "was the checkpoint copied in part?"
                 )
-            for part in sorted(part for part in kept if self._committed < part <= after):
-                self._insert(part_in(kept[part]))
+            for part in sorted(part for part in files if self._committed < part <= after):
+                self._insert(part_in(files[part]))
             self._writer.commit(self._ledger.name, after)
             self._writer.make_safe()
             self._committed = after
-        for path in kept.values():
+        for path in files.values():
             path.unlink()
 
     def _enter(self) -> None:
@@ -135,7 +135,7 @@ class SqliteTable(CutTransaction):
         if not self._entered:
             try:
                 self._writer.take_back()  # what a commit that failed has left open
-                self._insert(next(iter(self._prepared.values()), self._part))
+                self._insert(next(iter(self._prepared_parts.values()), self._part))
             except BaseException:
                 self._leave()
                 raise

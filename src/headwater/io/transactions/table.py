@@ -26,7 +26,7 @@ from headwater.data.text_format import TextFormat
 from headwater.flow.endpoints import CutTransaction, Ledger, Refused, StagedWriter
 from headwater.io.files import explained, sync
 from headwater.io.json.texts import JsonTexts
-from headwater.io.sifting import sifted
+from headwater.io.sifting import sift
 from headwater.io.table import writable, write_parts
 from headwater.io.transactions.journal import Journal
 
@@ -51,20 +51,20 @@ class TableStaging:
         """Where files wait."""
         return Path(self.place) / _OURS / self.run
 
-    def parted(self, batch: Batch) -> tuple[Batch, Refused]:
+    def divide(self, batch: Batch) -> tuple[Batch, Refused]:
         """Return the records that the table can hold, and why it cannot hold the others."""
         if self.form == "json":
-            _, kept, refused = sifted(batch, JsonTexts(self.schema).of)
-            return kept, refused
+            _, records, refusals = sift(batch, JsonTexts(self.schema).of)
+            return records, refusals
         return writable(batch, self.schema, self.by, Path(self.place))
 
     def write(self, batch: Batch) -> tuple[bytes, Batch, Refused]:
         """Write the records that the table can hold; return in which files, for who lets them appear, and the others."""
         if self.form == "json":
-            texts, kept, refused = sifted(batch, JsonTexts(self.schema).of)
-            return self._in_files(kept, texts) if len(kept) else b"", kept, refused
-        kept, refused = self.parted(batch)
-        return self._in_files(kept) if len(kept) else b"", kept, refused
+            texts, records, refusals = sift(batch, JsonTexts(self.schema).of)
+            return self._in_files(records, texts) if len(records) else b"", records, refusals
+        records, refusals = self.divide(batch)
+        return self._in_files(records) if len(records) else b"", records, refusals
 
     def write_parted(self, batches: Sequence[Batch]) -> bytes:
         """Write records that the table can hold; return in which files."""
@@ -104,7 +104,7 @@ class TableParts(CutTransaction, StagedWriter):
     ) -> None:
         self._place, self._run = Path(path).absolute(), ledger.name
         self.staging: TableStaging = TableStaging(str(self._place), self._run, schema, by, form)
-        self._staged: list[list[str]] = []  # folders and files of the part that is being written
+        self._staged_files: list[list[str]] = []  # folders and files of the part that is being written
         self._waiting: list[Batch] = []
         self._lock = Lock()  # one thread writes the files of a part while another lets those of the one before appear
         self._journal = Journal(self._place / _OURS / f"{self._run}.json", ledger.after)
@@ -124,16 +124,16 @@ class TableParts(CutTransaction, StagedWriter):
         """The last part that has appeared."""
         return self._journal.committed
 
-    def stage(self, said: bytes) -> None:
-        """Take what a staging said of the files it wrote."""
-        self._staged += msgspec.msgpack.decode(said)
+    def stage(self, note: bytes) -> None:
+        """Take the names of the files that a staging wrote."""
+        self._staged_files += msgspec.msgpack.decode(note)
 
     def write(self, batch: Batch) -> Refused:
         """Take records that no staging has written."""
-        kept, refused = self.staging.parted(batch)
-        if len(kept):
-            self._waiting.append(kept)
-        return refused
+        records, refusals = self.staging.divide(batch)
+        if len(records):
+            self._waiting.append(records)
+        return refusals
 
     def cut(self, number: int) -> Callable[[], None]:
         """End the part behind the records that wait now; they do until they are in files."""
@@ -141,7 +141,7 @@ class TableParts(CutTransaction, StagedWriter):
 
     def _prepare(self, number: int, count: int) -> None:
         with self._lock:
-            self._journal.prepare(number, self._ended(number, count))
+            self._journal.prepare(number, self._end_part(number, count))
 
     def commit(self, number: int) -> None:
         """Let all files of the parts up to this one appear."""
@@ -149,35 +149,35 @@ class TableParts(CutTransaction, StagedWriter):
             self._commit(number)
 
     def _commit(self, number: int) -> None:
-        prepared = number in self._journal.parts
+        is_prepared = number in self._journal.parts
         for part in self._journal.parts:
             if self.committed < part < number:
-                self._publish(part, safe=prepared)  # while the journal still names its files
-        self._journal.commit(number, None if prepared else self._ended(number, len(self._waiting)))
-        self._publish(number, safe=prepared)
+                self._publish(part, safe=is_prepared)  # while the journal still names its files
+        self._journal.commit(number, None if is_prepared else self._end_part(number, len(self._waiting)))
+        self._publish(number, safe=is_prepared)
         self._sweep()
 
     def rollback(self) -> None:
         """Forget the part that is being written; a staging may have written files of the next attempt already."""
-        self._staged, self._waiting = [], []
+        self._staged_files, self._waiting = [], []
 
     def close(self) -> None:
         """Remove what waited and is not prepared."""
         self.rollback()
         self._sweep()
 
-    def _ended(self, number: int, count: int) -> list[list[str]]:
+    def _end_part(self, number: int, count: int) -> list[list[str]]:
         """End a part behind so many that wait; return the files that it consists of and the names they will have."""
         if count:
             self.stage(self.staging.write_parted(self._waiting[:count]))
             del self._waiting[:count]  # whatever goes wrong from here on, they are written
         files = [
             [staged, str(Path(folder) / f"part-{self._run}-{number:06d}-{count:04d}.{ENDINGS[self.staging.form]}")]
-            for count, (folder, staged) in enumerate(self._staged)
+            for count, (folder, staged) in enumerate(self._staged_files)
         ]
         for staged, _ in files:
             sync(self.staging.folder / staged)  # here, since the name under which it will be found is written next
-        self._staged = []
+        self._staged_files = []
         return files
 
     def _publish(self, part: int, *, safe: bool) -> None:
@@ -197,14 +197,14 @@ class TableParts(CutTransaction, StagedWriter):
 
     def _sweep(self) -> None:
         """Remove what attempts have left that came to nothing; prepared parts stay."""
-        waiting = [staged for _, staged in self._staged]
+        waiting = [staged for _, staged in self._staged_files]
         for number, files in self._journal.parts.items():
             waiting += [staged for staged, _ in files] if number > self.committed else []
-        needed = {Path(staged).parts[0] for staged in waiting}
+        names = {Path(staged).parts[0] for staged in waiting}
         for folder in self.staging.folder.glob("*"):
-            if folder.name not in needed:
+            if folder.name not in names:
                 rmtree(folder, ignore_errors=True)
-        if not needed:
+        if not names:
             rmtree(self.staging.folder, ignore_errors=True)
 
     def _clear(self) -> None:

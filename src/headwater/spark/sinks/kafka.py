@@ -16,7 +16,7 @@ from headwater.data.schema import Schema
 from headwater.flow.endpoints import Ledger, NumberedWriter, Refused
 from headwater.io.kafka import Kafka
 from headwater.io.kafka.form import Form
-from headwater.io.sifting import sifted
+from headwater.io.sifting import sift
 from headwater.io.transactions.journal import Journal
 from headwater.spark.sources.kafka import connected
 
@@ -85,7 +85,7 @@ class KafkaSink(NumberedWriter):
 
     def write(self, batch: Batch) -> Refused:
         """Take some of its records."""
-        (values, keys, headers), _, refused = sifted(
+        (values, keys, headers), _, refused = sift(
             batch, lambda batch: (self._form.values(batch), self._form.keys(batch), self._form.headers(batch))
         )
         self._values += values

@@ -18,7 +18,7 @@ from headwater.io.arrow import table_of
 from headwater.io.delta.log import DeltaLog
 from headwater.io.mqtt import text_column
 from headwater.io.records import json_lines
-from headwater.io.sifting import sifted
+from headwater.io.sifting import sift
 from headwater.io.spark_table import SparkTable
 from headwater.io.transactions.journal import Journal
 from headwater.io.transactions.table import ENDINGS, TableForm, TableParts
@@ -128,7 +128,7 @@ class _Lines(_Files):
         """Take those of which lines can be made."""
         if self._sink.form == "text":
             return super().write(batch)
-        _, kept, refused = sifted(batch, lambda batch: json_lines(batch, self._schema))
+        _, kept, refused = sift(batch, lambda batch: json_lines(batch, self._schema))
         self._waiting.append(kept)
         return refused
 

@@ -17,7 +17,7 @@ from headwater.web.step_panel import as_text
 from headwater.web.table import Column, Table
 
 _MOST = 100
-_EDITED = 10_000  #: signs of a value that somebody could edit
+_LONGEST_VALUE = 10_000  #: signs of a value that somebody could edit
 _COLUMNS = (
     Column("number"),
     Column("step", "text"),
@@ -38,7 +38,7 @@ class _DeadPage:
     def __init__(self, frame: Frame) -> None:
         self.frame = frame
         self._letters: dict[int, Any] = {}
-        self._chosen: Any = None
+        self._selection: Any = None
         self._step = ""
         with frame.body:
             self._none = ui.element("div")
@@ -52,7 +52,7 @@ class _DeadPage:
                         .props('dense outlined options-dense aria-label="Step"')
                         .style("min-width: 150px")
                     )
-                    ui.button("Replay all of these", on_click=self._replay_shown).props("outline dense no-caps")
+                    ui.button("Replay all of these", on_click=self._replay_all).props("outline dense no-caps")
                 ui.label(
                     "A replay gives records to the steps that they broke, after the flow has stopped with a checkpoint; "
                     "then it runs on. What breaks again is kept. Choose one to edit it first."
@@ -63,9 +63,9 @@ class _DeadPage:
 
     async def refresh(self) -> None:
         """Show the letters that are kept now."""
-        asked = {"limit": _MOST, **({"step": self._step} if self._step else {})}
-        found = await self.frame.api.get(of_flow(self.frame.flow, f"dead?{urlencode(asked)}"), 0.9)
-        self._letters = {each["id"]: each for each in found["letters"]}
+        query = {"limit": _MOST, **({"step": self._step} if self._step else {})}
+        document = await self.frame.api.get(of_flow(self.frame.flow, f"dead?{urlencode(query)}"), 0.9)
+        self._letters = {each["id"]: each for each in document["letters"]}
         self._none.clear()
         self._card.set_visibility(bool(self._letters or self._step))
         if not self._letters and not self._step:
@@ -75,15 +75,15 @@ class _DeadPage:
                     "A record that breaks a step is kept here with the error, and the flow goes on. Headwater serve keeps "
                     "them by itself, headwater run with --dead DIR.",
                 )
-        more = " or more" if found["more"] else ""
+        more = " or more" if document["more"] else ""
         self._count.set_text(f"{len(self._letters)}{more}")
-        names = {each["step"] for each in found["letters"]} | ({self._step} if self._step else set())
+        names = {each["step"] for each in document["letters"]} | ({self._step} if self._step else set())
         options = {"": "all steps", **{name: name for name in sorted(names)}}
         if not self._step and self._steps.options != options:
             self._steps.set_options(options)
         self._table.show(
-            [(each["id"], _row(each)) for each in found["letters"]],
-            self._chosen,
+            [(each["id"], _row(each)) for each in document["letters"]],
+            self._selection,
         )
 
     async def _filter(self, step: str) -> None:
@@ -91,11 +91,11 @@ class _DeadPage:
         await self.refresh()
 
     def _choose(self, number: int) -> None:
-        self._chosen = number
+        self._selection = number
         if number in self._letters:
             self._editor.open(self._letters[number])
 
-    async def _replay_shown(self) -> None:
+    async def _replay_all(self) -> None:
         await self._replay(list(self._letters), {})
 
     async def _replay(self, ids: list[int], changes: dict[str, Any]) -> None:
@@ -103,13 +103,13 @@ class _DeadPage:
             return
         body = {"ids": ids, "set": changes}
         path = of_flow(self.frame.flow, "dead", "replay")
-        found = await self.frame.done(lambda: self.frame.api.post(path, body), "replayed")
-        if found is None:
+        result = await self.frame.perform(lambda: self.frame.api.post(path, body), "replayed")
+        if result is None:
             return
-        for number, why in found["kept"].items():
+        for number, why in result["kept"].items():
             ui.notify(f"{number} broke its step again: {why}", type="warning", timeout=10_000, multi_line=True)
-        ui.notify(f"{len(found['released'])} went through, {len(found['kept'])} did not")
-        self._chosen = None
+        ui.notify(f"{len(result['released'])} went through, {len(result['kept'])} did not")
+        self._selection = None
         await self.refresh()
 
 
@@ -129,7 +129,7 @@ class _Editor:
         with self._side:
             self._error = ui.label().classes("hw-mono hw-trouble")
             self._fields = ui.element("div").style("display: flex; flex-direction: column; gap: 10px")
-            self._wrong = ui.label().classes("hw-trouble").props("role=alert")
+            self._fault = ui.label().classes("hw-trouble").props("role=alert")
             ui.button("Replay with these values", on_click=self._go).props("no-caps unelevated").classes("hw-go")
 
     def open(self, letter: Any) -> None:
@@ -137,18 +137,18 @@ class _Editor:
         self._letter, self._inputs = letter, {}
         self._side.name(f"Letter {letter['id']}, from step {letter['step']}")
         self._error.set_text(clipped(letter["error"], 5000))
-        self._wrong.set_visibility(False)
+        self._fault.set_visibility(False)
         self._fields.clear()
         record = letter["record"]
         with self._fields:
             if isinstance(record, dict):
                 ui.label('Values are JSON: 12.5, "text", true, null.').classes("hw-soft hw-small")
                 for name, value in record.items():
-                    shown = msgspec.json.encode(value).decode()
-                    if len(shown) > _EDITED:
-                        ui.label(f"{name}: {clipped(shown, 200)}; it stays as it is").classes("hw-soft hw-mono")
+                    text = msgspec.json.encode(value).decode()
+                    if len(text) > _LONGEST_VALUE:
+                        ui.label(f"{name}: {clipped(text, 200)}; it stays as it is").classes("hw-soft hw-mono")
                         continue
-                    self._inputs[name] = ui.input(name, value=shown).props("outlined dense").classes("hw-query")
+                    self._inputs[name] = ui.input(name, value=text).props("outlined dense").classes("hw-query")
             else:
                 ui.label("This record could not be read, so it has no fields; it is replayed as it is.").classes(
                     "hw-soft"
@@ -158,12 +158,12 @@ class _Editor:
 
     async def _go(self) -> None:
         changes = {}
-        for name, given in self._inputs.items():
+        for name, field in self._inputs.items():
             try:
-                value = msgspec.json.decode((given.value or "").encode())
+                value = msgspec.json.decode((field.value or "").encode())
             except msgspec.DecodeError as error:
-                self._wrong.set_text(f"{name}: {given.value!r} is no JSON: {error}. Text needs quotes.")
-                self._wrong.set_visibility(True)
+                self._fault.set_text(f"{name}: {field.value!r} is no JSON: {error}. Text needs quotes.")
+                self._fault.set_visibility(True)
                 return
             if value != self._letter["record"][name]:
                 changes[name] = value

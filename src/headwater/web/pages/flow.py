@@ -58,12 +58,12 @@ class _FlowPage:
     def __init__(self, frame: Frame) -> None:
         self._frame, self._api, self._name = frame, frame.api, frame.flow
         self._graph: Any = None
-        self._drawn: FlowGraph | None = None
+        self._drawing: FlowGraph | None = None
         with frame.body:
-            self._said = ui.element("div").classes("hw-verdict")
-            with self._said:
-                self._says = ui.label().classes("hw-says")
-                self._helps = ui.label().classes("hw-soft")
+            self._verdict = ui.element("div").classes("hw-verdict")
+            with self._verdict:
+                self._summary = ui.label().classes("hw-says")
+                self._advice = ui.label().classes("hw-soft")
             self._figures = _Figures()
             self._card = ui.element("section").classes("hw-card")
             with self._card:
@@ -73,26 +73,26 @@ class _FlowPage:
                     self._buttons()
                 _legend()
                 self._place = ui.element("div").classes("hw-scroll")
-            self._same = ui.element("section").classes("hw-card")
-            with self._same:
+            self._table_card = ui.element("section").classes("hw-card")
+            with self._table_card:
                 title("The same in figures")
                 with ui.element("div").classes("hw-scroll"):
                     self._table = Table(_COLUMNS, self.open)
             self._none = ui.element("div")
         self._side = StepPanel(frame)
-        self._shows(False)
+        self._set_visible(False)
 
     def _buttons(self) -> None:
-        for what, said in (("start", "starts"), ("stop", "stops with a checkpoint"), ("restart", "starts again")):
+        for what, message in (("start", "starts"), ("stop", "stops with a checkpoint"), ("restart", "starts again")):
 
-            async def act(what: str = what, said: str = said) -> None:
+            async def act(what: str = what, message: str = message) -> None:
                 path = of_flow(self._name, what)
-                await self._frame.done(lambda: self._api.post(path), f"{self._name} {said}")
+                await self._frame.perform(lambda: self._api.post(path), f"{self._name} {message}")
 
             ui.button(what.capitalize(), on_click=act).props("flat dense no-caps")
 
-    def _shows(self, there: bool) -> None:
-        for each in (self._said, self._figures.row, self._card, self._same):
+    def _set_visible(self, there: bool) -> None:
+        for each in (self._verdict, self._figures.row, self._card, self._table_card):
             each.set_visibility(there)
 
     async def refresh(self) -> None:
@@ -103,28 +103,28 @@ class _FlowPage:
         except ApiError as error:
             if error.status not in (404, 409):
                 raise
-            await self._tell_nothing()
+            await self._show_reason()
             return
         self._none.clear()
-        self._shows(True)
+        self._set_visible(True)
         if graph != self._graph:
             self._graph = graph
             self._place.clear()
             with self._place:
-                self._drawn = FlowGraph(graph, self.open)
+                self._drawing = FlowGraph(graph, self.open)
         steps = steps_now(graph, sample)
-        said = verdict(steps, sample["process"]["cores"])
-        self._tell(said)
+        judgement = verdict(steps, sample["process"]["cores"])
+        self._show_verdict(judgement)
         self._figures.show(steps, sample)
-        assert self._drawn is not None
-        self._drawn.show(steps, sample, said.step if said.grave else "")
+        assert self._drawing is not None
+        self._drawing.show(steps, sample, judgement.step if judgement.grave else "")
         total = {step["name"]: step for step in sample["total"]["steps"]}
         self._table.show([(step.name, _cells(step, total.get(step.name, {}))) for step in steps])
         self._side.show(steps, graph)
 
-    async def _tell_nothing(self) -> None:
+    async def _show_reason(self) -> None:
         """Say why there is nothing to be seen of a flow yet."""
-        self._shows(False)
+        self._set_visible(False)
         status = await self._api.get(of_flow(self._name), 0.9)
         self._none.clear()
         with self._none:
@@ -143,10 +143,10 @@ class _FlowPage:
             else:
                 empty("No figures yet", "A flow tells how it fares each second that it runs.", status["why"])
 
-    def _tell(self, said: Verdict) -> None:
-        self._says.set_text(said.says)
-        self._helps.set_text(said.helps)
-        self._said.classes(replace="hw-verdict grave" if said.grave else "hw-verdict")
+    def _show_verdict(self, judgement: Verdict) -> None:
+        self._summary.set_text(judgement.summary)
+        self._advice.set_text(judgement.advice)
+        self._verdict.classes(replace="hw-verdict grave" if judgement.grave else "hw-verdict")
 
     async def open(self, step: str) -> None:
         """Open what is known of a step."""
@@ -168,9 +168,9 @@ class _Figures:
         """Show what a sample says."""
         last, total = sample["last"], sample["total"]
         span_s = max(last["at_s"], 1e-9)
-        written = sum(total["records_out"].values())
+        records_out = sum(total["records_out"].values())
         self._in.show(rate(last["records_in"] / span_s), f"{total['records_in']:,} in all")
-        self._out.show(rate(sum(last["records_out"].values()) / span_s), f"{written:,} in all")
+        self._out.show(rate(sum(last["records_out"].values()) / span_s), f"{records_out:,} in all")
         self._p50.show(milliseconds(last["latency_ms"]["p50"]), f"p95 {milliseconds(last['latency_ms']['p95'])}")
         self._p99.show(milliseconds(last["latency_ms"]["p99"]), f"{milliseconds(total['latency_ms']['p99'])} in all")
         self._waiting.show(count(sum(step.queue for step in steps)), "in all queues")
@@ -195,7 +195,7 @@ class _Figure:
 
 def _legend() -> None:
     with ui.element("div").classes("hw-legend"):
-        for key, says in (
+        for key, text in (
             ("busy", "busy: a worker computes here"),
             ("works", "at work, less than half of the time"),
             ("waiting", "waiting: records are here, a worker is not"),
@@ -204,7 +204,7 @@ def _legend() -> None:
         ):
             with ui.element("span"):
                 ui.element("span").classes(f"hw-key {key}")
-                ui.label(says).style("display: inline")
+                ui.label(text).style("display: inline")
 
 
 def _cells(step: StepNow, total: Any) -> list[str]:

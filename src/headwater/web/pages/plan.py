@@ -39,7 +39,7 @@ _LINKS = (
     Column("of its link"),
     Column("takes"),
 )
-_REHEARSED = (Column("sink", "text"), Column("predicted"), Column("rehearsed"))
+_REHEARSAL = (Column("sink", "text"), Column("predicted"), Column("rehearsed"))
 _SECONDS = 10.0
 _MOST = 12  #: placements side by side
 
@@ -54,15 +54,15 @@ class _PlanPage:
 
     def __init__(self, frame: Frame) -> None:
         self.frame, self._api = frame, frame.api
-        self._kept: dict[str, Any] = {}  #: placements by name
-        self._shown, self._before, self._step = "", "", ""
+        self._placements: dict[str, Any] = {}  #: placements by name
+        self._current, self._before, self._step = "", "", ""
         self._points: list[str] = []  #: placements of the front that is drawn
         with frame.body:
-            self._ask()
-            self._said = ui.element("div").classes("hw-verdict").props("data-figure=verdict aria-live=polite")
-            with self._said:
-                self._says = ui.label().classes("hw-says")
-                self._helps = ui.label().classes("hw-soft")
+            self._add_form()
+            self._verdict = ui.element("div").classes("hw-verdict").props("data-figure=verdict aria-live=polite")
+            with self._verdict:
+                self._summary = ui.label().classes("hw-says")
+                self._advice = ui.label().classes("hw-soft")
             self._none = ui.element("div")
             with self._none:
                 empty(
@@ -72,16 +72,16 @@ class _PlanPage:
                 )
             self._cards = ui.element("div").classes("hw-stack")
             with self._cards:
-                self._beside()
-                self._place()
-                self._explained()
-                self._rehearsal()
-            self._front()
+                self._add_table()
+                self._add_board()
+                self._add_reasons()
+                self._add_rehearsal()
+            self._add_front()
         self._write()
 
     # -- what is on the page ----------------------------------------------------------------------------------------------
 
-    def _ask(self) -> None:
+    def _add_form(self) -> None:
         with ui.element("section").classes("hw-card"):
             title("Where should steps run?")
             with ui.element("div").classes("hw-row"):
@@ -94,13 +94,13 @@ class _PlanPage:
                 )
                 self._plan = _button("Plan", self._search, main=True)
 
-    def _beside(self) -> None:
+    def _add_table(self) -> None:
         with ui.element("section").classes("hw-card"):
             title("Side by side")
             with ui.element("div").classes("hw-scroll"):
                 self._table = Table(_PLACEMENTS, self._pick)
 
-    def _place(self) -> None:
+    def _add_board(self) -> None:
         with ui.element("section").classes("hw-card"):
             with ui.element("div").classes("hw-row"):
                 title("Steps on devices")
@@ -108,31 +108,31 @@ class _PlanPage:
                 self._rehearse = _button("Rehearse", self._play)
                 self._deploy = _button("Deploy…", self._confirm)
             with ui.element("div").classes("hw-row").style("margin: 6px 0 12px"):
-                self._chosen = ui.label().classes("hw-soft")
+                self._step_label = ui.label().classes("hw-soft")
                 self._to = ui.select([], label="Move it to", on_change=self._move_to).props(_FIELD)
                 self._to.style("min-width: 220px")
             self._board = Board(self._choose, self._drop)
-        with ui.dialog() as self._sure, ui.card():
-            self._plan_told = ui.label().classes("hw-mono")
+        with ui.dialog() as self._dialog, ui.card():
+            self._dialog_text = ui.label().classes("hw-mono")
             with ui.element("div").classes("hw-row"):
-                _button("Deploy it", self._have_run, main=True)
-                _button("Leave it", self._sure.close)
+                _button("Deploy it", self._deploy_plan, main=True)
+                _button("Leave it", self._dialog.close)
 
-    def _explained(self) -> None:
+    def _add_reasons(self) -> None:
         self._reasons = _Section("Why each step is where the search put it", _WHY)
         self._binding = _Section("What binds", _BINDS)
         self._links = _Section("What crosses between devices", _LINKS)
 
-    def _rehearsal(self) -> None:
-        self._played = ui.element("section").classes("hw-card")
-        with self._played:
+    def _add_rehearsal(self) -> None:
+        self._rehearsal_card = ui.element("section").classes("hw-card")
+        with self._rehearsal_card:
             title("Rehearsal")
-            self._played_says = ui.label().props("data-figure=rehearsal")
+            self._rehearsal_text = ui.label().props("data-figure=rehearsal")
             with ui.element("div").classes("hw-scroll"):
-                self._played_sinks = Table(_REHEARSED)
-        self._played.set_visibility(False)
+                self._rehearsal_table = Table(_REHEARSAL)
+        self._rehearsal_card.set_visibility(False)
 
-    def _front(self) -> None:
+    def _add_front(self) -> None:
         with ui.element("section").classes("hw-card"):
             title("What one costs in the other")
             with ui.element("div").classes("hw-row"):
@@ -155,69 +155,72 @@ class _PlanPage:
             self._net.set_options(choices["nets"], value=next(iter(choices["nets"]), None))
 
     async def _search(self) -> None:
-        found = await self._request(self._plan, "/plans/best", objective=self._goal.value)
-        if found is not None:
-            self._before = self._keep(OBJECTIVES[self._goal.value], found)
+        result = await self._request(self._plan, "/plans/best", objective=self._goal.value)
+        if result is not None:
+            self._before = self._keep(OBJECTIVES[self._goal.value], result)
             self._show(self._before)
 
     async def _search_front(self) -> None:
         one, other = self._one.value, self._other.value
-        found = await self._request(self._draw, "/plans/front", one=one, other=other)
-        if found is None:
+        front = await self._request(self._draw, "/plans/front", one=one, other=other)
+        if front is None:
             return
-        if not found["points"]:
+        if not front["points"]:
             ui.notify("No placement keeps all limits.", type="warning")
             return
-        names = [f"{MEASURES[one]} or {MEASURES[other]}, {n}" for n in range(1, len(found["points"]) + 1)]
-        self._points = [self._keep(name, point) for name, point in zip(names, found["points"], strict=True)]
-        self._draw_front(found)
+        names = [f"{MEASURES[one]} or {MEASURES[other]}, {n}" for n in range(1, len(front["points"]) + 1)]
+        self._points = [self._keep(name, point) for name, point in zip(names, front["points"], strict=True)]
+        self._draw_front(front)
         self._pick(self._points[0])
 
     async def _drop(self, step: str, device: str) -> None:
-        if not self._shown or self._kept[self._shown]["placement"].get(step) == device:
+        if not self._current or self._placements[self._current]["placement"].get(step) == device:
             return
-        placement = {**self._kept[self._shown]["placement"], step: device}
-        asked = {"objective": self._kept[self._shown]["objective"], "placement": placement}
-        found = await self._request(None, "/plans/try", **asked)
-        if found is not None:
+        placement = {**self._placements[self._current]["placement"], step: device}
+        body = {"objective": self._placements[self._current]["objective"], "placement": placement}
+        result = await self._request(None, "/plans/try", **body)
+        if result is not None:
             self._step = step
-            self._show(self._keep("By hand", found))
+            self._show(self._keep("By hand", result))
 
     async def _play(self) -> None:
-        placement = self._kept[self._shown]["placement"]
+        placement = self._placements[self._current]["placement"]
         report = await self._request(self._rehearse, "/plans/rehearse", placement=placement, seconds=_SECONDS)
         if report is None:
             return
         latency = report["latency_ms"]
-        self._played.set_visibility(True)
-        self._played_says.set_text(
-            f"{self._shown}, {_SECONDS:g} s of virtual time, {rate(report['records_in'] / _SECONDS)} in; half of all "
+        self._rehearsal_card.set_visibility(True)
+        self._rehearsal_text.set_text(
+            f"{self._current}, {_SECONDS:g} s of virtual time, {rate(report['records_in'] / _SECONDS)} in; half of all "
             f"records were in a sink after {milliseconds(latency['p50'])}, 99 of 100 after {milliseconds(latency['p99'])}."
         )
-        self._played_sinks.show(rehearsal_of(report))
+        self._rehearsal_table.show(rehearsal_of(report))
 
     def _confirm(self) -> None:
-        placement = self._kept[self._shown]["placement"]
+        placement = self._placements[self._current]["placement"]
         where = "\n".join(f"{step} → {device}" for step, device in placement.items())
-        self._plan_told.set_text(f"{self._shown}:\n{where}")
-        self._sure.open()
+        self._dialog_text.set_text(f"{self._current}:\n{where}")
+        self._dialog.open()
 
-    async def _have_run(self) -> None:
-        self._sure.close()
-        asked = {"objective": self._kept[self._shown]["objective"], "placement": self._kept[self._shown]["placement"]}
-        found = await self._request(self._deploy, "/plans/deploy", **asked)
-        if found is not None:
-            ui.notify(found["says"], type="positive", timeout=10_000, multi_line=True)
+    async def _deploy_plan(self) -> None:
+        self._dialog.close()
+        body = {
+            "objective": self._placements[self._current]["objective"],
+            "placement": self._placements[self._current]["placement"],
+        }
+        result = await self._request(self._deploy, "/plans/deploy", **body)
+        if result is not None:
+            ui.notify(result["says"], type="positive", timeout=10_000, multi_line=True)
 
-    async def _request(self, button: Any, path: str, **asked: Any) -> Any:
-        """Ask something of the flow and the net that are chosen; None, and a word, where that cannot be."""
+    async def _request(self, button: Any, path: str, **body: Any) -> Any:
+        """Send a request about the flow and the net that are chosen; None, and a notice, where it fails."""
         if not self._flow.value or not self._net.value:
             ui.notify("Choose a flow and a net.", type="warning")
             return None
         if button is not None:
             button.props("loading")
         try:
-            return await self._api.post(path, {"flow": self._flow.value, "net": self._net.value, **asked})
+            return await self._api.post(path, {"flow": self._flow.value, "net": self._net.value, **body})
         except ApiError as error:
             ui.notify(str(error), type="negative", timeout=10_000, multi_line=True)
             return None
@@ -230,20 +233,20 @@ class _PlanPage:
     def _keep(self, name: str, document: Any) -> str:
         """Have a placement among those side by side; one of the same name is replaced."""
         name = f"{name} ({self._flow.options[self._flow.value]} on {self._net.value})"
-        self._kept[name] = {**document, "of": (self._flow.value, self._net.value)}
-        for old in list(self._kept)[: max(0, len(self._kept) - _MOST)]:
+        self._placements[name] = {**document, "of": (self._flow.value, self._net.value)}
+        for old in list(self._placements)[: max(0, len(self._placements) - _MOST)]:
             if old not in (name, self._before):
-                del self._kept[old]
+                del self._placements[old]
         return name
 
     def _pick(self, name: str) -> None:
-        if name in self._kept:
+        if name in self._placements:
             self._before = name
             self._show(name)
 
     def _show(self, name: str) -> None:
-        self._shown = name
-        flow, net = self._kept[name]["of"]
+        self._current = name
+        flow, net = self._placements[name]["of"]
         self._flow.set_value(flow)
         self._net.set_value(net)
         self._write()
@@ -257,31 +260,31 @@ class _PlanPage:
             await self._drop(self._step, event.value)
 
     def _write(self) -> None:
-        document = self._kept.get(self._shown)
+        document = self._placements.get(self._current)
         self._cards.set_visibility(document is not None)
-        self._said.set_visibility(document is not None)
+        self._verdict.set_visibility(document is not None)
         self._none.set_visibility(document is None)
         if document is None:
             return
-        before = self._kept.get(self._before)
-        says, helps, grave = verdict(self._shown, document, before)
-        self._says.set_text(says)
-        self._helps.set_text(helps)
-        self._said.classes(add="grave" if grave else "", remove="" if grave else "grave")
-        self._table.show([(name, row_of(name, each)) for name, each in self._kept.items()], self._shown)
+        before = self._placements.get(self._before)
+        summary, advice, grave = verdict(self._current, document, before)
+        self._summary.set_text(summary)
+        self._advice.set_text(advice)
+        self._verdict.classes(add="grave" if grave else "", remove="" if grave else "grave")
+        self._table.show([(name, row_of(name, each)) for name, each in self._placements.items()], self._current)
         placement = document["placement"]
         self._board.show(document, {} if before is None else before["placement"], self._step)
-        self._tell_step(document, placement)
+        self._show_step(document, placement)
         self._reasons.show(reasons_of(document if document["why"] or before is None else before))
         self._binding.show(binding_of(document))
         self._links.show(links_of(document))
         for button in (self._rehearse, self._deploy):
             button.set_enabled(not document["broken"])
 
-    def _tell_step(self, document: Any, placement: Any) -> None:
+    def _show_step(self, document: Any, placement: Any) -> None:
         here = placement.get(self._step)
         self._to.set_visibility(here is not None)
-        self._chosen.set_text(
+        self._step_label.set_text(
             f"{self._step} is on {here}."
             if here
             else "Drag a step to another device; or choose one, and then a device."
@@ -289,10 +292,10 @@ class _PlanPage:
         others = [offer["device"] for offer in document["offers"] if offer["device"] != here]
         self._to.set_options(others, value=None)
 
-    def _draw_front(self, found: Any) -> None:
+    def _draw_front(self, front: Any) -> None:
         theme = self.frame.theme
-        one, other = found["one"], found["other"]
-        points = [[_drawn(each["measures"], other), _drawn(each["measures"], one)] for each in found["points"]]
+        one, other = front["one"], front["other"]
+        points = [[_in_unit(each["measures"], other), _in_unit(each["measures"], one)] for each in front["points"]]
         axis = {"type": "value", "scale": True, "nameTextStyle": {**theme.text, "align": "left"}}
         options = {
             "animation": False,
@@ -332,7 +335,7 @@ def _button(text: str, act: Callable[[], Awaitable[None] | None], *, main: bool 
     return button.classes("hw-go") if main else button
 
 
-def _drawn(measures: Any, measure: str) -> float | None:
+def _in_unit(measures: Any, measure: str) -> float | None:
     """Return a measure in the unit that it is drawn in."""
     value: float | None = measures[measure]
     return 1000 * value if value is not None and measure in ("critical", "aggregate") else value

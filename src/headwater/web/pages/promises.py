@@ -78,23 +78,23 @@ class _PromisesPage:
         self._how.set_text(f"Grade {board['grade']}: {board['how']}.{better}")
         self._bar.style(f"width: {100 * reserved / max(board['capacity'], 1e-9):.1f}%")
         self._table.show([(lane["id"], _row(lane)) for lane in lanes])
-        await self._tell_broken()
+        await self._show_broken()
 
-    async def _tell_broken(self) -> None:
+    async def _show_broken(self) -> None:
         """Show the windows that broke, of the flows of this server that were promised something."""
-        told = []
+        promises = []
         for flow in await self.frame.api.get("/flows", 0.9):
             try:
-                told.append((flow["name"], await self.frame.api.get(of_flow(flow["name"], "promise"), 1.5)))
+                promises.append((flow["name"], await self.frame.api.get(of_flow(flow["name"], "promise"), 1.5)))
             except ApiError:
                 continue  # it runs without a promise, or does not run
-        self._broken.set_visibility(bool(told))
+        self._broken.set_visibility(bool(promises))
         self._broken.clear()
         with self._broken:
             title("Windows that broke")
-            for name, promise in told:
-                kept = f"{name}: {promise['kept']:,} of {promise['windows']:,} windows of a second kept"
-                ui.label(kept).style("font-weight: 600")
+            for name, promise in promises:
+                heading = f"{name}: {promise['kept']:,} of {promise['windows']:,} windows of a second kept"
+                ui.label(heading).style("font-weight: 600")
                 if not promise["broken"]:
                     ui.label("None broke.").classes("hw-soft")
                     continue
@@ -103,15 +103,15 @@ class _PromisesPage:
 
 
 def _row(lane: Any) -> list[str]:
-    contract, judged = lane["contract"], lane["kept"] + lane["broken"]
+    contract, windows = lane["contract"], lane["kept"] + lane["broken"]
     within_s = contract["latency_s"]
-    promised = rate(contract["rate_hz"]) + (f" within {milliseconds(within_s * 1000)}" if within_s else "")
+    terms = rate(contract["rate_hz"]) + (f" within {milliseconds(within_s * 1000)}" if within_s else "")
     return [
         lane["flow"],
-        promised,
+        terms,
         f"{lane['kept']:,}",
         f"{lane['broken']:,}",
-        percent(lane["kept"] / judged) if judged else "–",
+        percent(lane["kept"] / windows) if windows else "–",
         ", ".join(f"{cause} {count:,}" for cause, count in lane["causes"].items()),
         f"{lane['cores']:.3f}",
         f"{lane['used']:.3f}",

@@ -14,7 +14,7 @@ from headwater.web.frame import Frame, add_page, empty, title, title_with_figure
 from headwater.web.step_panel import kinds_of, records_table
 
 _LIMIT = 100  #: records of a stream that are looked at, matches of a file that are told
-_KEPT = 200  #: matches of a stream that stay on the page
+_MOST_MATCHES = 200  #: matches of a stream that stay on the page
 _FIELD = 'dense outlined options-dense popup-content-class="hw-popup"'
 _STREAM = "stream"  #: what records are called whose step, or file, has a name that is no word
 
@@ -48,7 +48,9 @@ class _QueryPage:
             title("Ask a running stream, or a file")
             with ui.element("div").classes("hw-row"):
                 self._of = (
-                    ui.select({}, label="Of", on_change=self._chosen).props(_FIELD).style("min-width: min(280px, 100%)")
+                    ui.select({}, label="Of", on_change=self._on_choice)
+                    .props(_FIELD)
+                    .style("min-width: min(280px, 100%)")
                 )
                 self._fields = ui.label().classes("hw-soft hw-small")
             self._editor = Editor("Query", self._check, self._ask)
@@ -57,7 +59,7 @@ class _QueryPage:
                 self._live = ui.switch("Live: ask again each second", on_change=self._begin_anew)
 
     async def refresh(self) -> None:
-        """Know what there is to ask; ask again, where somebody wants that."""
+        """Refresh what can be asked; ask again, if the switch is on."""
         try:
             graph = await self._api.get(of_flow(self.frame.flow, "graph"), 5.0)
         except ApiError as error:
@@ -70,8 +72,8 @@ class _QueryPage:
         options = {f"step {name}": f"step {name}" for name in self._columns}
         options |= {f"file {each['name']}": f"file {each['name']} ({size(each['bytes'])})" for each in files}
         if self._of.options != options:
-            chosen = self._of.value if self._of.value in options else next(iter(options), None)
-            self._of.set_options(options, value=chosen)
+            choice = self._of.value if self._of.value in options else next(iter(options), None)
+            self._of.set_options(options, value=choice)
         if self._live.value:
             await self._ask()
 
@@ -81,26 +83,26 @@ class _QueryPage:
         kind, _, name = (self._of.value or "").partition(" ")
         return kind, name
 
-    async def _chosen(self) -> None:
+    async def _on_choice(self) -> None:
         """Say what the records have that were chosen, and begin with a query that works."""
         kind, name = self._source
         self._live.set_visibility(kind == "step")
         if kind == "file":
             self._live.set_value(False)
-            found = await self._try_query("", 0)  # what a file has only its reader knows
-            columns, stream = ({}, _STREAM) if found is None else (found["columns"], found["stream"])
+            result = await self._try_query("", 0)  # what a file has only its reader knows
+            columns, stream = ({}, _STREAM) if result is None else (result["columns"], result["stream"])
         else:
             columns, stream = next(iter(self._columns.get(name, {}).values()), {}), name if _is_word(name) else _STREAM
         self._fields.set_text(", ".join(f"{column}: {kind}" for column, kind in columns.items()))
         if columns:
-            self._editor.begin_with(suggested(stream, columns))
+            self._editor.begin_with(first_query(stream, columns))
             await self._check()
 
     async def _check(self) -> None:
         """Mark what is wrong in the text, while it is typed."""
         text = self._editor.text
-        found = await self._try_query(text, 0, quiet=True) if text.strip() else None
-        self._editor.mark(text, None if found is None else found["fault"])
+        result = await self._try_query(text, 0, quiet=True) if text.strip() else None
+        self._editor.mark(text, None if result is None else result["fault"])
 
     async def _begin_anew(self) -> None:
         self._answer.forget()
@@ -112,20 +114,20 @@ class _QueryPage:
         self._look.props("loading")
         text = self._editor.text
         try:
-            found = await self._try_query(text, _LIMIT)
+            result = await self._try_query(text, _LIMIT)
         finally:
             self._asking = False
             self._look.props(remove="loading")
-        if found is None:
+        if result is None:
             self._live.set_value(False)
             return
-        self._editor.mark(text, found["fault"])
+        self._editor.mark(text, result["fault"])
         self._none.set_visibility(False)
         kind, name = self._source
-        self._answer.show(found, text, name if kind == "step" else None, self._kinds, more=bool(self._live.value))
+        self._answer.show(result, text, name if kind == "step" else None, self._kinds, more=bool(self._live.value))
 
     async def _try_query(self, text: str, limit: int, *, quiet: bool = False) -> Any:
-        """Ask what is chosen, or only whether the text is right; None, and a word unless `quiet`, where that cannot be."""
+        """Run the query, or only check its text; None, and a notice unless `quiet`, where that fails."""
         kind, name = self._source
         body = {kind: name, "query": text, "limit": limit}
         try:
@@ -148,7 +150,7 @@ class _Answer:
             with ui.element("div").classes("hw-row"):
                 self._count = title_with_figure("Matches", "matches")
                 self._dead = ui.label().classes("hw-pill waiting")
-            self._says = ui.label().classes("hw-soft")
+            self._note = ui.label().classes("hw-soft")
             self._rows = ui.element("div").classes("hw-scroll")
         self._new = ui.element("section").classes("hw-card")
         with self._new:
@@ -161,34 +163,34 @@ class _Answer:
                 ui.button("Add it", on_click=self._add).props("no-caps outline")
             ui.label("Or in its own file, after the steps that it reads:").classes("hw-soft hw-small")
             self._lines = ui.label().classes("hw-mono")
-        self._shows(False, False)
+        self._set_visible(False, False)
 
-    def _shows(self, there: bool, may_be_added: bool) -> None:
+    def _set_visible(self, there: bool, may_be_added: bool) -> None:
         self._card.set_visibility(there)
         self._new.set_visibility(there and may_be_added)
 
     def forget(self) -> None:
         """Begin anew: what was found before is of another question."""
-        self._found = self._looked = self._unread = 0
+        self._match_count = self._record_count = self._unreadable_count = 0
         self._matches: list[Any] = []
 
-    def show(self, found: Any, text: str, step: str | None, kinds: dict[str, str], *, more: bool) -> None:
+    def show(self, result: Any, text: str, step: str | None, kinds: dict[str, str], *, more: bool) -> None:
         """Show what was found, in front of what was found before if it is `more` of that."""
         if not more or (text, step or "") != (self._text, self._step):
             self.forget()
         self._text, self._step = text, step or ""
-        if found["fault"] is not None:
-            self._shows(False, False)
+        if result["fault"] is not None:
+            self._set_visible(False, False)
             return
-        self._found += found["found"]
-        self._looked += found["looked_at"]
-        self._unread += found["dead_letters"]
-        self._matches = [*found["matches"][:: -1 if more else 1], *self._matches][:_KEPT]
-        self._shows(True, step is not None)
-        self._count.set_text(f"{self._found:,} in {self._looked:,} records")
-        self._dead.set_text(f"{self._unread:,} could not be read" if self._unread else "")
-        self._says.set_text(self._summary())
-        self._says.set_visibility(bool(self._summary()))
+        self._match_count += result["found"]
+        self._record_count += result["looked_at"]
+        self._unreadable_count += result["dead_letters"]
+        self._matches = [*result["matches"][:: -1 if more else 1], *self._matches][:_MOST_MATCHES]
+        self._set_visible(True, step is not None)
+        self._count.set_text(f"{self._match_count:,} in {self._record_count:,} records")
+        self._dead.set_text(f"{self._unreadable_count:,} could not be read" if self._unreadable_count else "")
+        self._note.set_text(self._summary())
+        self._note.set_visibility(bool(self._summary()))
         self._rows.clear()
         with self._rows:
             if self._matches:
@@ -196,35 +198,35 @@ class _Answer:
         self._lines.set_text(snippet(text, self._step))
 
     def _summary(self) -> str:
-        if not self._looked:
+        if not self._record_count:
             return "No record passed in 3 s."
-        if not self._found:
+        if not self._match_count:
             return "Nothing in these records fits; ask again, or ask for less."
-        if self._found > len(self._matches):
+        if self._match_count > len(self._matches):
             return f"{len(self._matches)} of them:"
         return ""
 
     async def _add(self) -> None:
         body = {"name": self._name.value or "", "query": self._text, "step": self._step}
         path = of_flow(self._frame.flow, "queries")
-        said = f"{self._name.value} is part of the flow as soon as it has been checked; the Flow page shows it."
-        await self._frame.done(lambda: self._frame.api.post(path, body), said)
+        message = f"{self._name.value} is part of the flow as soon as it has been checked; the Flow page shows it."
+        await self._frame.perform(lambda: self._frame.api.post(path, body), message)
 
 
 def _is_word(name: str) -> bool:
     return re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII) is not None
 
 
-def suggested(stream: str, columns: dict[str, Any]) -> str:
+def first_query(stream: str, columns: dict[str, Any]) -> str:
     r"""Return a query to begin with.
 
-    >>> suggested("levels", {"tank": "text", "height": "float"})
+    >>> first_query("levels", {"tank": "text", "height": "float"})
     'from levels[height > 0]\nselect tank, height\ninsert into matches'
     """
     words = {name: kind for name, kind in columns.items() if _is_word(name)}
     number = next((name for name, kind in words.items() if kind in ("float", "int")), None)
-    some = f"[{number} > 0]" if number else ""
-    return f"from {stream}{some}\nselect {', '.join(list(words)[:4])}\ninsert into matches"
+    condition = f"[{number} > 0]" if number else ""
+    return f"from {stream}{condition}\nselect {', '.join(list(words)[:4])}\ninsert into matches"
 
 
 def snippet(text: str, step: str) -> str:
@@ -237,7 +239,7 @@ def snippet(text: str, step: str) -> str:
     ''')
     """
     plain = "'''" not in text and "\\" not in text and all(sign.isprintable() or sign == "\n" for sign in text)
-    written = f"'''\n{text}\n'''" if plain else repr(text)
+    literal = f"'''\n{text}\n'''" if plain else repr(text)
     stream = re.sub(r"\W+", "_", step)
     streams = "" if _is_word(step) else f', streams={{"{_STREAM}": {stream}}}'
-    return f'found = flow.query("found", {written}{streams})'
+    return f'found = flow.query("found", {literal}{streams})'

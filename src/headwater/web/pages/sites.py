@@ -63,10 +63,10 @@ class _SitesPage:
         self._waiting: list[str] | None = None  #: sites that the page has told about
         self._side = SitePanel(frame)
         with frame.body:
-            self._said = ui.element("div").classes("hw-verdict").props("data-figure=verdict")
-            with self._said:
-                self._says = ui.label().classes("hw-says")
-                self._helps = ui.label().classes("hw-soft")
+            self._verdict = ui.element("div").classes("hw-verdict").props("data-figure=verdict")
+            with self._verdict:
+                self._summary = ui.label().classes("hw-says")
+                self._advice = ui.label().classes("hw-soft")
             self._none = ui.element("div")
             self._card = ui.element("section").classes("hw-card")
             with self._card:
@@ -76,8 +76,8 @@ class _SitesPage:
                     self._map = NetMap(self._side.open)
                 with ui.element("div").classes("hw-scroll").style("margin-top: 14px"):
                     self._sites = Table(_SITES, self._side.open, spare=True)
-            self._crossing = _Card("Links", "Nothing crosses between sites: all steps are at one.", _LINKS)
-            self._moved = _Card(
+            self._links = _Card("Links", "Nothing crosses between sites: all steps are at one.", _LINKS)
+            self._moves = _Card(
                 "Moves",
                 "Nothing was moved since the coordinator was started. Choose a site, to move or drain it; with --policy "
                 "min-cost, or another, steps move by themselves.",
@@ -87,21 +87,21 @@ class _SitesPage:
     async def refresh(self) -> None:
         """Show the sites as they are now."""
         document = await self.frame.api.get("/sites", 0.9)
-        says, helps, grave = verdict(document)
-        self._says.set_text(says)
-        self._helps.set_text(helps)
-        self._said.classes(add="grave" if grave else "", remove="" if grave else "grave")
-        self._tell_none(document)
+        summary, advice, grave = verdict(document)
+        self._summary.set_text(summary)
+        self._advice.set_text(advice)
+        self._verdict.classes(add="grave" if grave else "", remove="" if grave else "grave")
+        self._show_empty(document)
         flow = document["flow"]
         self._policy.set_text(_policy(flow))
         self._map.show(document)
         prices = prices_of(document)
         self._sites.show([(site["name"], _site(site, prices)) for site in document["sites"]])
-        self._crossing.show([(f"{link['from']} → {link['to']}", _link(link)) for link in document["links"]])
-        self._moved.show([] if flow is None else moves_of(flow))
+        self._links.show([(f"{link['from']} → {link['to']}", _link(link)) for link in document["links"]])
+        self._moves.show([] if flow is None else moves_of(flow))
         self._side.show(document)
 
-    def _tell_none(self, document: Any) -> None:
+    def _show_empty(self, document: Any) -> None:
         nobody = not document["sites"]
         self._card.set_visibility(not nobody)
         self._none.set_visibility(nobody)
@@ -120,16 +120,16 @@ class _SitesPage:
 class _Card:
     """A table with a heading, and what is said while it is empty."""
 
-    def __init__(self, heading: str, teaches: str, columns: tuple[Column, ...]) -> None:
+    def __init__(self, heading: str, advice: str, columns: tuple[Column, ...]) -> None:
         with ui.element("section").classes("hw-card"):
             title(heading)
-            self._teaches = ui.label(teaches).classes("hw-soft")
+            self._advice = ui.label(advice).classes("hw-soft")
             with ui.element("div").classes("hw-scroll") as self._scroll:
                 self._table = Table(columns, spare=True)
 
     def show(self, rows: list[tuple[str, list[str]]]) -> None:
         """Show rows, or what would make some."""
-        self._teaches.set_visibility(not rows)
+        self._advice.set_visibility(not rows)
         self._scroll.set_visibility(bool(rows))
         self._table.show(rows)
 
@@ -140,15 +140,15 @@ def _policy(flow: Any) -> str:
     policy = flow.get("policy")
     if policy is None:
         return f"{flow['name']}: moved by hand alone"
-    promised = f", promised {policy['contract']}" if policy["contract"] else ""
-    return f"{flow['name']}: policy {policy['name']}{promised}, {policy['moves']} moves"
+    promise = f", promised {policy['contract']}" if policy["contract"] else ""
+    return f"{flow['name']}: policy {policy['name']}{promise}, {policy['moves']} moves"
 
 
 def _site(site: Any, prices: dict[str, float]) -> list[str]:
     figures = figures_of(site, prices)
     counts = [f"{site.get(name, 0):,}" for name in ("records_in", "records_out", "restarts")]
-    told = [figures[name] for name in ("load", "price", "carbon", "promised", "kept")]
-    return [site["name"], site["state"], ", ".join(site["steps"]), *counts, *told, site["why"]]
+    texts = [figures[name] for name in ("load", "price", "carbon", "promised", "kept")]
+    return [site["name"], site["state"], ", ".join(site["steps"]), *counts, *texts, site["why"]]
 
 
 def _link(link: Any) -> list[str]:

@@ -55,21 +55,21 @@ class _TimePage:
                     "Drag the ends of the bar below the charts to see less of it; all charts show the same moments."
                 ).classes("hw-soft hw-small")
                 self._chart = ui.echart(_options(Series(), frame.theme)).style(f"width: 100%; height: {_height()}px")
-            self._then = ui.element("section").classes("hw-card")
-            with self._then:
+            self._moment_card = ui.element("section").classes("hw-card")
+            with self._moment_card:
                 with ui.element("div").classes("hw-row"):
                     self._moment = title_with_figure("The flow at a moment", "moment")
                     now = ui.button("Now").props("flat dense no-caps")
                 self._range = Range("Moment", self._show)
                 now.on_click(self._range.follow)
-                self._says = ui.label().classes("hw-soft")
+                self._summary = ui.label().classes("hw-soft")
                 with ui.element("div").classes("hw-scroll"):
                     self._table = Table(_COLUMNS)
 
     async def refresh(self) -> None:
         """Show the history as it is now."""
         name = self.frame.flow
-        held_s = None if self._range.follows or not self._samples else self._samples[self._range.at]["at"]
+        moment_s = None if self._range.follows or not self._samples else self._samples[self._range.at]["at"]
         try:
             self._graph = await self.frame.api.get(of_flow(name, "graph"), 5.0)
             self._samples = await self.frame.api.get(of_flow(name, "metrics/history"), 4.0)
@@ -78,7 +78,7 @@ class _TimePage:
                 raise
             self._samples = []
         self._none.clear()
-        for card in (self._card, self._then):
+        for card in (self._card, self._moment_card):
             card.set_visibility(bool(self._samples))
         if not self._samples:
             with self._none:
@@ -90,7 +90,7 @@ class _TimePage:
         self._chart.options.update(_options(series_of(self._samples), self.frame.theme))
         self._chart.update()
         times_s = [sample["at"] for sample in self._samples]  # of which the oldest go, after an hour
-        self._range.of(len(times_s), None if held_s is None else bisect_left(times_s, held_s))
+        self._range.of(len(times_s), None if moment_s is None else bisect_left(times_s, moment_s))
         self._show()
 
     def _show(self) -> None:
@@ -100,7 +100,7 @@ class _TimePage:
         steps = steps_now(self._graph, sample)
         self._moment.set_text(clock(sample["at"]))
         self._range.say(clock(sample["at"]))
-        self._says.set_text(verdict(steps, sample["process"]["cores"]).says)
+        self._summary.set_text(verdict(steps, sample["process"]["cores"]).summary)
         self._table.show([(step.name, (*cells_of(step), percent(step.busy))) for step in steps])
 
 
@@ -162,7 +162,7 @@ def _options(history: Series, theme: Theme) -> dict[str, Any]:
         ],
         "legend": [
             {
-                "data": list(shown),
+                "data": list(labels),
                 "top": top - 40,
                 "right": _RIGHT,
                 "textStyle": theme.text,
@@ -170,8 +170,8 @@ def _options(history: Series, theme: Theme) -> dict[str, Any]:
                 "itemWidth": 20,
                 "icon": "rect",
             }
-            for shown, top in zip(names, tops, strict=True)
-            if shown
+            for labels, top in zip(names, tops, strict=True)
+            if labels
         ],
         "grid": [{"left": _LEFT, "right": _RIGHT, "top": top, "height": _HEIGHT} for top in tops],
         "xAxis": [
