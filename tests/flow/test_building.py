@@ -227,6 +227,12 @@ class _Own:
         self.size = size
 
 
+@pytest.mark.parametrize("given", ["300000000 days", f"{'9' * 400} s", timedelta.max])
+def test_a_duration_that_is_too_long_is_told_as_that(given):
+    with pytest.raises(FlowError, match=r"a duration is shorter than 53,375,995 d; got '"):
+        microseconds(given)
+
+
 @pytest.mark.parametrize("given", [timedelta(seconds=-1), "-1 s", f"{'9' * 400} s", "300000000 days"])
 def test_a_time_that_cannot_be_is_no_duration(given):
     for use in (

@@ -178,6 +178,19 @@ def test_every_line_comes_out_or_is_rejected_once(tmp_path_factory, lines, limit
     assert len(rows) + len(rejected) == len([line for line in lines if line.strip()])
 
 
+def test_a_row_that_is_half_written_is_left_for_who_reads_on_later(path, rejected):
+    schema = {"n": int, "t": str}
+    path.write_text('n,t\n1,a\n2,"x\n7,z\n')
+    reader = Csv(path, schema).open(rejected)
+    reader.leave_halves()
+    assert rows_of(reader, 50) == [{"n": 1, "t": "a"}]
+    with path.open("a") as file:
+        file.write('y"\n3,c\n')
+    again = Csv(path, schema).open(rejected, reader.position)
+    assert rows_of(again, 50) == [{"n": 2, "t": "x\n7,z\ny"}, {"n": 3, "t": "c"}]
+    assert rejected == []
+
+
 def test_a_position_inside_a_row_that_has_not_ended_is_its_start(tmp_path, rejected):
     path = tmp_path / "in.csv"
     path.write_text('id,n\na,1\n"b\nb",2\nc,3\n')

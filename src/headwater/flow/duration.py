@@ -36,7 +36,7 @@ def microseconds(duration: Duration) -> int:
     if isinstance(duration, timedelta):
         if duration < timedelta(0):
             raise FlowError(f"a duration is 0 or more; got {duration.total_seconds():g} s")
-        return duration // timedelta(microseconds=1)
+        return _bounded(duration, duration // timedelta(microseconds=1))
     if not isinstance(duration, str):
         raise FlowError(
             f"a duration is text with a unit, such as '10 s', or a timedelta; got {duration!r}"
@@ -46,8 +46,8 @@ def microseconds(duration: Duration) -> int:
     if match:
         amount, unit, plural = match.groups()
         for name in (unit.lower(), (unit + plural).lower()):
-            if name in _MICROSECONDS and float(amount) * _MICROSECONDS[name] < _LONGEST:
-                return round(float(amount) * _MICROSECONDS[name])
+            if name in _MICROSECONDS:
+                return _bounded(duration, float(amount) * _MICROSECONDS[name])
     bare = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*", duration)
     hint = f"; did you mean '{bare[1]} s' or '{bare[1]} ms'?" if bare else ""
     if match and match[2].lower() == "m":
@@ -55,6 +55,12 @@ def microseconds(duration: Duration) -> int:
     raise FlowError(
         f"cannot read duration {duration!r}: expected a number and a unit (us, ms, s, min, h, d), such as '100 ms'{hint}"
     )
+
+
+def _bounded(duration: Duration, microseconds: float) -> int:
+    if microseconds >= _LONGEST:
+        raise FlowError(f"a duration is shorter than {_LONGEST // _MICROSECONDS['d']:,} d; got {str(duration)!r}")
+    return round(microseconds)
 
 
 def microseconds_of(option: str, text: str) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import logging
 import os
 from collections.abc import Iterator, Sequence
 from io import StringIO
@@ -20,6 +21,8 @@ from headwater.io.follow import FollowedLines
 from headwater.io.lines import Lines, LineWriter
 from headwater.io.sifting import sift
 from headwater.io.text_file import WritableTextFile
+
+log = logging.getLogger(__name__)
 
 _GUESS_FROM = 1000  # lines
 _SPAN = 100_000  # lines of a file that a quoted field may reach over; beyond, a quote was forgotten
@@ -175,7 +178,7 @@ class CsvReader:
         self._span = _SPAN if source.is_whole() else _LIVE_SPAN
 
     def leave_halves(self) -> None:
-        """Leave a last line that has no end for a later run, since it may be half written."""
+        """Leave a last line that has no end for a later run, and a last row in a quote: they may be half written."""
         self._lines.whole = True
 
     @property
@@ -205,7 +208,13 @@ class CsvReader:
             batch = None
         if batch is None:  # a row spans lines, or is bad: go one by one
             first = self._lines.line - len(self._pending) + 1
-            rows, self._pending = self._one_by_one(self._pending, first, limit, at_end=at_end)
+            patience = self._span if not at_end else _LIVE_SPAN if self._lines.whole else 0
+            rows, self._pending = self._one_by_one(self._pending, first, limit, patience)
+            if at_end and self._open and not rows:
+                log.warning(
+                    "the last row of %s is in a quote that is not closed yet: left for later", self._source.path
+                )
+                return None
             return self._batch(rows)
         self._pending = self._pending[limit:]
         return batch
@@ -234,15 +243,18 @@ class CsvReader:
         return Batch(by_name, len(rows), stamped(len(rows)))
 
     def _one_by_one(
-        self, lines: list[bytes], first: int, limit: int, *, at_end: bool
+        self, lines: list[bytes], first: int, limit: int, patience: int
     ) -> tuple[list[list[str]], list[bytes]]:
-        """Return the good rows and the lines left over; reject the bad ones, each by its line number."""
+        """Return the good rows and the lines left over; reject the bad ones, each by its line number.
+
+        A row in a quote that is not closed waits for the rest of it while it has less than `patience` lines.
+        """
         rows: list[list[str]] = []
         at = 0
         self._open = False
         while at < len(lines) and len(rows) < limit:
             row, line_count, reason = self._next_row(lines, at)
-            if reason == _OPEN and not at_end and len(lines) - at < self._span:
+            if reason == _OPEN and len(lines) - at < patience:
                 self._open = True  # the rest of the row is still to come
                 break
             if reason:

@@ -45,7 +45,7 @@ class FollowedCsvReader(CsvReader):
     def _end_file(self) -> None:
         """Have done with a row that the file before ended in."""
         if self._pending:
-            rows, _ = self._one_by_one(self._pending, 1, len(self._pending), at_end=True)
+            rows, _ = self._one_by_one(self._pending, 1, len(self._pending), patience=0)
             self._leftover.append(self._batch(rows))
             self._pending = []
 
