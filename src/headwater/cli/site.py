@@ -120,7 +120,7 @@ def site(
     home = Home(folder.path)
     try:
         within_s = microseconds_of("--stop-within", stop_within) / 1e6
-        service = Service(Folder(folder.parts), home, Notifier(), stop_within_s=within_s)
+        service = Service(Folder(folder.parts), home, Notifier(), stop_within_s=within_s, keeps=False)
         link = Link(Work(folder, service, Site(quotes, core_ips)), address)
         link.start()
         let_go = _leash() if leash else threading.Event()
