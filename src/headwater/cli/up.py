@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import os
 import signal
@@ -28,13 +27,13 @@ from headwater.deploy.bridge.uplink import Uplink
 from headwater.deploy.coordinator.state import StateFolder
 from headwater.deploy.local.cuts import CutLink, Cuts
 from headwater.deploy.local.emulation import Emulation
+from headwater.deploy.local.ledgers import ledger_of, remove_ledger
 from headwater.deploy.local.relay import LOOPBACK
 from headwater.deploy.ports import free_port
 from headwater.deploy.token import make_token, use_token
 from headwater.errors import NetError, RunError, listed, suggestion
 from headwater.io.lock import Lock
 from headwater.net.net import Net
-from headwater.rate.home import own_folder
 
 if TYPE_CHECKING:
     from headwater.deploy.api.plans import Plans
@@ -166,6 +165,8 @@ def _run(sites: list[str], folder: StateFolder, emulation: Emulation, at: Addres
             signal.signal(number, handler)
 
 
+        for name in sites:
+            remove_ledger(ledger_of(folder.path / SITES / name))
 def _chosen(net: Net, only: list[str] | None) -> list[str]:
     for name in only or ():
         if name not in net.zones:
@@ -188,12 +189,7 @@ def _started(name: str, place: Path, emulation: Emulation, at: Address, said: li
     host, port = emulation.way_to(at)
     command += ["--join", f"{host}:{port}", "--listen", emulation.address(name), "--leash"]
     # Ctrl-C is for us, who tell each once
-    return emulation.start(name, command, HEADWATER_RUNTIME=str(_ledger(place)))
-
-
-def _ledger(place: Path) -> Path:
-    """Return the runtime folder of a site, whose promises are no other site's: by a short path, as sockets need it."""
-    return own_folder() / f"up-{hashlib.sha256(os.fsencode(place)).hexdigest()[:12]}"
+    return emulation.start(name, command, HEADWATER_RUNTIME=str(ledger_of(place)))
 
 
 class _Links:
