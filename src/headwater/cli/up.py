@@ -30,6 +30,7 @@ from headwater.deploy.local.emulation import Emulation
 from headwater.deploy.local.ledgers import ledger_of, remove_ledger
 from headwater.deploy.local.relay import LOOPBACK
 from headwater.deploy.ports import free_port
+from headwater.deploy.site.quote import Quote
 from headwater.deploy.token import make_token, use_token
 from headwater.errors import NetError, RunError, listed, suggestion
 from headwater.io.lock import Lock
@@ -91,7 +92,7 @@ def up(
     web_at = check_dashboard(web, web_listen, WEB_LISTEN)
     if flow and not web:
         raise RunError("--flow names flows to plan from a page; give --web too, or 'headwater deploy PLAN' beside this")
-    said = {name: _said(where, name) for name in sites}
+    said = {name: _said(where, net.parent, name) for name in sites}
     folder = StateFolder(state)
     lock = Lock(folder.path / SITES, "the folder of sites")
     if log.getEffectiveLevel() == logging.WARNING:
@@ -125,18 +126,21 @@ def _planned(flows: list[str], net: Path, asked: Ask, folder: StateFolder, last:
     return plans_of_flows(flows, net, asked, deployer)
 
 
-def _said(net: Net, site: str) -> list[str]:
-    """Return the options that a net has for the site of a zone; RunError for what the site would refuse."""
+def _said(net: Net, folder: Path, site: str) -> list[str]:
+    """Return the options that a net of a folder has for the site of a zone; RunError for what the site would refuse."""
     master = dict(net.spark).get(site)
     words = [] if master is None else ["--kind", "spark", "--master", master]
     for zone, option, value in net.says:
         if zone == site:
-            words += [f"--{option}", str(value)]
-            if option == "uplink":
-                try:
-                    Uplink.read(str(value))
-                except RunError as error:
-                    raise NetError(f"zone '{site}' of net '{net.name}': {error}") from None
+            text = str(folder / str(value)) if str(value).endswith(".csv") else str(value)
+            words += [f"--{option}", text]
+            try:
+                if option == "uplink":
+                    Uplink.read(text)
+                else:
+                    Quote(f"--{option}", text)
+            except RunError as error:
+                raise NetError(f"zone '{site}' of net '{net.name}': {error}") from None
     return words
 
 
@@ -161,12 +165,12 @@ def _run(sites: list[str], folder: StateFolder, emulation: Emulation, at: Addres
     finally:
         _end(running)
         links.close()
+        for name in sites:
+            remove_ledger(ledger_of(folder.path / SITES / name))
         for number, handler in before.items():
             signal.signal(number, handler)
 
 
-        for name in sites:
-            remove_ledger(ledger_of(folder.path / SITES / name))
 def _chosen(net: Net, only: list[str] | None) -> list[str]:
     for name in only or ():
         if name not in net.zones:
