@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from itertools import pairwise
 from types import SimpleNamespace
 
 from headwater.deploy.control.messages import Ping, Report
@@ -64,7 +65,7 @@ def test_a_site_that_is_at_work_does_not_take_the_coordinator_for_gone_which_it_
     asyncio.run(talked())
 
 
-def test_another_warning_is_told_at_once_and_the_same_one_after_a_rest(monkeypatch, caplog):
+def test_another_warning_is_told_at_once_and_the_same_one_ever_more_seldom(monkeypatch, caplog):
     now = SimpleNamespace(s=1000.0)
     monkeypatch.setattr(link, "time", SimpleNamespace(monotonic=lambda: now.s))
     line = Link(SimpleNamespace(folder=SimpleNamespace(name="barn"), has_parts=True), ("127.0.0.1", 1))
@@ -82,4 +83,16 @@ def test_another_warning_is_told_at_once_and_the_same_one_after_a_rest(monkeypat
         assert told(line._refuse, "its certificate is revoked") == []
         assert told(line._warn, "the line was cut") == []
     now.s += 5.1
+    assert told(line._refuse, "its certificate is revoked") == refused
+    again_s = []
+    for second in range(24 * 3600):
+        now.s += 1.0
+        if told(line._refuse, "its certificate is revoked"):
+            again_s.append(second)
+    rests_s = [b - a for a, b in pairwise(again_s)]
+    assert rests_s == sorted(rests_s)
+    assert rests_s[0] < 300
+    assert rests_s[-1] == 3600  # a coordinator that is away for a night is told of some times, not thousands
+    assert len(again_s) < 40
+    line._quiet = {}  # it has joined since
     assert told(line._refuse, "its certificate is revoked") == refused

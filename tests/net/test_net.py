@@ -334,7 +334,14 @@ def test_what_sites_say_of_themselves_is_in_every_file_and_checked(tmp_path):
     for name in ("net.toml", "net.json", "net.npz"):
         nets.write(net, tmp_path / name)
         assert nets.read(tmp_path / name).says == net.says
+    zones[1] |= {"price": "prices.csv", "carbon": "command: cat carbon"}  # what changes: found by the site itself
+    net = net_from_table({"zones": zones, "wan": {"kind": "gateways"}}, "farm")
+    for name in ("net.toml", "net.json", "net.npz"):
+        nets.write(net, tmp_path / name)
+        assert ("cloud", "price", "prices.csv") in nets.read(tmp_path / name).says
+        assert ("cloud", "carbon", "command: cat carbon") in nets.read(tmp_path / name).says
     for key, value, told in (
+        ("price", "cheap", "price must be a number; got 'cheap'"),
         ("carbon", -1, "carbon must be a number of 0 or more; got -1"),
         ("cores", "2", "cores must be a number; got '2'"),
         ("price", math.inf, "price must be a number of 0 or more; got inf"),

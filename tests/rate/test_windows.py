@@ -154,6 +154,22 @@ def test_windows_in_which_a_lane_was_down_are_broken_by_that_whatever_was_seen()
     assert [(each.second, each.cause) for each in seen.judged() if each.cause] == [(1, DIED), (2, DIED), (3, DIED)]
 
 
+def test_windows_of_a_start_that_took_its_time_are_forgotten_once_the_first_records_leave():
+    seen = windows()
+    assert list(seen.due(round(3.5 * S))) == [0, 1, 2]
+    for second in seen.due(round(3.5 * S)):
+        seen.read(second, FINE)
+    assert list(seen.due(round(3.9 * S))) == []
+    assert seen.verdict().windows == 3
+    seen.begin(4 * S)
+    assert seen.verdict().windows == 0
+    assert list(seen.due(round(6.5 * S))) == [0, 1]
+    seen.left(stamps(5.5), round(5.6 * S))
+    for second in seen.due(round(6.5 * S)):
+        seen.read(second, FINE)
+    assert [(each.second, each.late) for each in seen.judged()] == [(0, 0), (1, 1)]
+
+
 def test_lanes_count_together_in_memory_that_they_share():
     counts = Counts(lanes=2)
     pid = os.fork()

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from headwater.cli.locate import find_flow
 from headwater.cli.promise import GivingWay, contract_of, start_promised
@@ -32,6 +32,9 @@ from headwater.serve.settings import Settings, settings_beside
 
 if TYPE_CHECKING:
     from headwater.rate.advance_reservation import AdvanceReservation
+    from headwater.rate.application import Application
+
+    Ahead = AdvanceReservation | Application | None
 
 _SPARK = "spark"
 _LOOKS = 5  #: at a checkpoint of a run that goes on, and may remove it at any moment
@@ -160,7 +163,7 @@ class _Ready(NamedTuple):
     """A flow that is to run soon, and what was asked for it already."""
 
     flow: Flow
-    ahead: AdvanceReservation | None = None
+    ahead: Ahead = None
 
 
 def _make_ready(task: Assignment) -> _Ready:
@@ -170,10 +173,9 @@ def _make_ready(task: Assignment) -> _Ready:
 
     flow = _make_flow(task)
     if task.settings.on == _SPARK:
-        from headwater.spark.session import session
+        from headwater.cli import spark_part
 
-        session(task.settings.master, task.settings.conf)  # Java takes its time
-        return _Ready(flow)
+        return _Ready(flow, spark_part.prepare(flow, _contract(task, flow), task.settings))
     load_ahead(keeping(flow, FlowHome(Path(task.home)).dead) if task.settings.dead else flow)
     ask = _ahead(task, flow)
     gc.collect()
@@ -194,19 +196,23 @@ def _ahead(task: Assignment, flow: Flow) -> Callable[[], AdvanceReservation] | N
     return partial(AdvanceReservation, flow, contract, profile=profile, best_effort=settings.best_effort)
 
 
-def _begin(way: GivingWay, task: Assignment, flow: Flow, ahead: AdvanceReservation | None = None) -> Any:
+def _begin(way: GivingWay, task: Assignment, flow: Flow, ahead: Ahead = None) -> Any:
     """Start the flow, and return the run in progress."""
     settings, home = task.settings, FlowHome(Path(task.home))
     options = _options(task)
     take_files(files_of(flow), Path(task.file).absolute(), home.path)
     checkpoint = home.checkpoint if settings.checkpoint else None
     if settings.on == _SPARK and settings.portable:
-        from headwater.deploy.site.on_spark import start as start_part
+        from headwater.cli import spark_part
 
-        return start_part(flow, home, settings.master, settings.conf)
+        contract = _contract(task, flow)
+        if contract is None:
+            way.begin()
+        return spark_part.begin(flow, contract, settings, home, cast("Application | None", ahead))
     if settings.on == _SPARK:
         from headwater import spark
 
+        way.begin()
         return spark.start(flow, master=settings.master, settings=settings.conf, checkpoint=checkpoint)
     contract = _contract(task, flow)
     dead = home.dead if settings.dead else None

@@ -7,7 +7,7 @@ import os
 import time
 from math import inf
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from headwater.cli.screen import err, progress, waiting
 from headwater.engine.options import Options
@@ -16,6 +16,9 @@ from headwater.flow.contract import Above, Contract, rate_hz
 from headwater.flow.duration import microseconds_of
 from headwater.flow.flow import Flow
 from headwater.flow.profile import Profile
+
+if TYPE_CHECKING:
+    from headwater.rate.application import Application
 
 log = logging.getLogger(__name__)
 
@@ -59,11 +62,9 @@ def contract_of(
 
 def can_keep(on: str, contract: Contract) -> bool:
     """Say whether a runner can be promised a contract: Spark is promised seconds, and reads its sources itself."""
-    from headwater.rate.application import SHORTEST_S
+    from headwater.rate.micro_batches import why_not
 
-    if on != "spark":
-        return on == "engine"
-    return contract.above == "best effort" and (contract.latency_s is None or contract.latency_s >= SHORTEST_S)
+    return not why_not(contract) if on == "spark" else on == "engine"
 
 
 def start_promised(
@@ -169,7 +170,6 @@ def start_promised_on_spark(
 ) -> Any:
     """Have a flow's contract admitted for an application of Spark's of its own, and return the run in progress."""
     from headwater import spark
-    from headwater.flow.ranges import Sizes
     from headwater.rate.application import Application
 
     if master is not None:
@@ -185,13 +185,16 @@ def start_promised_on_spark(
         f"the {admission.estimated:.2f} that the engine would need, rounded up), grade {admission.grade}"
     )
     with progress("starting Spark"):
-        return application.started(
-            lambda: spark.start(
-                flow,
-                master=f"local[{application.cores}]",
-                every=f"{round(application.batch_s * 1e3)} milliseconds",
-                sizes=Sizes(application.cores, batch_records=application.batch_records),
-                on_written=application.left,
-                **options,
-            )
-        )
+        own = f"local[{application.cores}]"
+        return application.started(lambda: spark.start(flow, master=own, **micro_batches(application), **options))
+
+
+def micro_batches(application: Application) -> dict[str, Any]:
+    """Return the options of Spark by which it works as its promise wants, and tells what leaves."""
+    from headwater.flow.ranges import Sizes
+
+    return {
+        "every": f"{round(application.batch_s * 1e3)} milliseconds",
+        "sizes": Sizes(application.cores, batch_records=application.batch_records),
+        "on_written": application.left,
+    }

@@ -20,6 +20,7 @@ from headwater.deploy.certificates import Identity
 from headwater.deploy.coordinator.state import StateFolder
 from headwater.deploy.site.folder import SiteFolder
 from headwater.deploy.site.link import Link
+from headwater.deploy.site.promise_on_spark import is_elsewhere
 from headwater.deploy.site.quote import Quote
 from headwater.deploy.site.resources import Quotes, Site
 from headwater.deploy.site.work import Work
@@ -120,8 +121,9 @@ def site(
     home = Home(folder.path)
     try:
         within_s = microseconds_of("--stop-within", stop_within) / 1e6
-        service = Service(Folder(folder.parts), home, Notifier(), stop_within_s=within_s)
-        link = Link(Work(folder, service, Site(quotes, core_ips)), address)
+        service = Service(Folder(folder.parts), home, Notifier(), stop_within_s=within_s, keeps=False)
+        reserves = on_spark is None or not is_elsewhere(on_spark)
+        link = Link(Work(folder, service, Site(quotes, core_ips, reserves=reserves)), address)
         link.start()
         hung_up = _leash() if leash else threading.Event()
         try:

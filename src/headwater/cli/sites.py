@@ -43,6 +43,10 @@ def print_sites(document: dict[str, Any]) -> None:
         cells = (name, site["state"], ", ".join(site["steps"]), *counts, *values, one_line(site["why"]))
         table.add_row(*map(escape, cells))
     console.print(table)
+    for site in sites:
+        if causes := (site.get("promise") or {}).get("causes"):
+            told = "; ".join(f"{count:,} broken: {cause}" for cause, count in causes.items())
+            console.print(f"windows at '{site['name']}': {told}", markup=False, highlight=False)
     if flow is not None and flow.get("moves"):
         _print_move(flow["moves"][-1])
     if flow is not None and flow.get("policy"):

@@ -66,7 +66,9 @@ class Submission:
     def planner(self) -> Planner:
         """Who chooses the sites."""
         assert self.policed is not None
-        return Planner(self.flow, self.policed.asked, self.policed.contract, policy_named(self.policed.name))
+        policed = self.policed
+        policy = policy_named(policed.name)
+        return Planner(self.flow, policed.asked, policed.contract, policy, best_effort=policed.best_effort)
 
     @property
     def places(self) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import os
 import signal
@@ -28,13 +27,14 @@ from headwater.deploy.bridge.uplink import Uplink
 from headwater.deploy.coordinator.state import StateFolder
 from headwater.deploy.local.cuts import CutLink, Cuts
 from headwater.deploy.local.emulation import Emulation
+from headwater.deploy.local.ledgers import ledger_of, remove_ledger
 from headwater.deploy.local.relay import LOOPBACK
 from headwater.deploy.ports import free_port
+from headwater.deploy.site.quote import Quote
 from headwater.deploy.token import make_token, use_token
 from headwater.errors import NetError, RunError, listed, suggestion
 from headwater.io.lock import Lock
 from headwater.net.net import Net
-from headwater.rate.home import own_folder
 
 if TYPE_CHECKING:
     from headwater.deploy.api.plans import Plans
@@ -92,7 +92,7 @@ def up(
     web_at = check_dashboard(web, web_listen, WEB_LISTEN)
     if flow and not web:
         raise RunError("--flow names flows to plan from a page; give --web too, or 'headwater deploy PLAN' beside this")
-    options = {name: _site_options(where, name) for name in sites}
+    options = {name: _site_options(where, net.parent, name) for name in sites}
     folder = StateFolder(state)
     lock = Lock(folder.path / SITES, "the folder of sites")
     if log.getEffectiveLevel() == logging.WARNING:
@@ -126,18 +126,21 @@ def _plans(flows: list[str], net: Path, ask: Ask, folder: StateFolder, last: Exi
     return plans_of_flows(flows, net, ask, deployer)
 
 
-def _site_options(net: Net, site: str) -> list[str]:
-    """Return the options that a net has for the site of a zone; RunError for what the site would refuse."""
+def _site_options(net: Net, folder: Path, site: str) -> list[str]:
+    """Return the options that a net of a folder has for the site of a zone; RunError for what the site would refuse."""
     master = dict(net.spark).get(site)
     words = [] if master is None else ["--kind", "spark", "--master", master]
     for zone, option, value in net.says:
         if zone == site:
-            words += [f"--{option}", str(value)]
-            if option == "uplink":
-                try:
-                    Uplink.read(str(value))
-                except RunError as error:
-                    raise NetError(f"zone '{site}' of net '{net.name}': {error}") from None
+            text = str(folder / str(value)) if str(value).endswith(".csv") else str(value)
+            words += [f"--{option}", text]
+            try:
+                if option == "uplink":
+                    Uplink.read(text)
+                else:
+                    Quote(f"--{option}", text)
+            except RunError as error:
+                raise NetError(f"zone '{site}' of net '{net.name}': {error}") from None
     return words
 
 
@@ -164,6 +167,8 @@ def _run(
     finally:
         _end(running)
         links.close()
+        for name in sites:
+            remove_ledger(ledger_of(folder.path / SITES / name))
         for number, handler in before.items():
             signal.signal(number, handler)
 
@@ -192,12 +197,7 @@ def _start_site(
     host, port = emulation.way_to(address)
     command += ["--join", f"{host}:{port}", "--listen", emulation.address(name), "--leash"]
     # Ctrl-C is for us, who tell each once
-    return emulation.start(name, command, HEADWATER_RUNTIME=str(_ledger(place)))
-
-
-def _ledger(place: Path) -> Path:
-    """Return the runtime folder of a site, whose promises are no other site's: by a short path, as sockets need it."""
-    return own_folder() / f"up-{hashlib.sha256(os.fsencode(place)).hexdigest()[:12]}"
+    return emulation.start(name, command, HEADWATER_RUNTIME=str(ledger_of(place)))
 
 
 class _Links:

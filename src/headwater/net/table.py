@@ -10,13 +10,15 @@ name = "barn"
 trust = "farm"               # optional
 up_s = 0.02                  # its half of the way; x and y under "coordinates"
 kind = "spark"               # optional: what is deployed there runs on Spark, with a master such as "local[2]"
-price = 0.1                  # optional, as are carbon, cores and uplink: what its site says of itself, under `headwater up`
+price = 0.1                  # optional, as are carbon, cores and uplink: what its site says of itself, under `headwater up`;
+                             # a figure that changes is a file of hours, "prices.csv", or "command: …" that prints it
 devices = [{class = "gateway", lan_s = 0.001, count = 3}]      # name = "…", sensors = ["…"] where count is 1
 """
 
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -36,7 +38,10 @@ WAN_KEYS = {
     "coordinates": {"kind", "base_s", "s_per_unit"},
 }
 FIGURES = ("price", "carbon", "cores")
-"""What a site says of itself in numbers of 0 or more; `uplink` is text."""
+"""What a site says of itself: numbers of 0 or more, or where it finds them; `uplink` is text."""
+
+_WHERE = re.compile(r"command:.+|.+\.csv")
+"""Where a site finds a figure that changes: what a command prints, or a file of hours and values beside that of the net."""
 
 
 def net_from_table(table: Mapping[str, Any], stem: str) -> Net:
@@ -131,7 +136,9 @@ def _site_options(zone: Mapping[str, Any]) -> list[tuple[str, str, float | str]]
     """Return what the site of a zone says of itself."""
     where, lines = f"zone '{zone['name']}'", list[tuple[str, str, float | str]]()
     for key in FIGURES:
-        if key in zone:
+        if isinstance(zone.get(key), str) and _WHERE.fullmatch(zone[key]):
+            lines.append((zone["name"], key, zone[key]))
+        elif key in zone:
             value = _number(where, key, zone[key])
             if not 0 <= value < float("inf"):
                 raise NetError(f"{where}: {key} must be a number of 0 or more; got {value:g}")

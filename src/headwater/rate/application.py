@@ -2,7 +2,8 @@
 
 It has whole cores, since nobody can say how its threads share them: as many as the engine would need, rounded up. Its bound
 is in seconds: it works in micro-batches. What it starts is protected as this process is, in whose group it is born. Its
-runner tells when records of which moment have left; what has come is counted once it was read.
+runner tells when records of which moment have left; what has come is counted once it was read. One whose work is done on
+other machines has none of the cores of this one held: its windows are counted, and that is all.
 """
 
 from __future__ import annotations
@@ -17,7 +18,6 @@ from headwater.clock import now_ns
 from headwater.data.column import Array
 from headwater.errors import RateError, RunError
 from headwater.flow.contract import Contract
-from headwater.flow.duration import duration_text
 from headwater.flow.flow import Flow
 from headwater.flow.profile import Profile
 from headwater.metrics import Report, Sample
@@ -26,11 +26,9 @@ from headwater.rate.admission import demand_of, granted_or_refused
 from headwater.rate.client import Client
 from headwater.rate.estimate import cores, tick_of
 from headwater.rate.messages import End
+from headwater.rate.micro_batches import why_not
 from headwater.rate.reservation import Reservation
 from headwater.rate.watch import Watch
-
-SHORTEST_S = 1.0
-"""The shortest latency that an application can promise."""
 
 _AT_ONCE = 2  #: micro-batches' worth of records that one may have, to catch up with what came meanwhile
 _BATCHES = 4  #: micro-batches that fit into the promised latency
@@ -47,25 +45,21 @@ class Application:
         *,
         profile: Profile | None = None,
         best_effort: bool = False,
+        elsewhere: bool = False,
         client: Client | None = None,
     ) -> None:
-        """Have it admitted; RateError says why it cannot be, and what would fit."""
-        if contract.latency_s is not None and contract.latency_s < SHORTEST_S:
+        """Have it admitted; RateError says why it cannot be, and what would fit. `elsewhere`: on other machines."""
+        if why := why_not(contract):
             raise RateError(
-                f"flow {flow.name!r} cannot be promised {contract} by an application that works in micro-batches: that is "
-                f"promised {duration_text(round(SHORTEST_S * 1e6))} or more; the engine can promise milliseconds"
-            )
-        if contract.above != "best effort":
-            raise RateError(
-                f"flow {flow.name!r} cannot be promised {contract} by an application whose runner reads its sources itself: "
-                f"what is above the rate is best effort there, and not {contract.above!r}, which is the engine's"
+                f"flow {flow.name!r} cannot be promised {contract} by an application such as Spark's: {why}"
             )
         line = client or Client()
         demand = demand_of(flow, contract, profile)
         estimated = cores(demand, contract.rate_hz, tick_of(contract))
         #: whole cores, of which it gets as many threads: by what the steps take on the engine, for want of a trial
         self.cores = max(1, math.ceil(estimated))
-        asked = Reservation("", contract, demand, estimated, None, float(self.cores), "", "", lanes=0)
+        held = 0.0 if elsewhere else float(self.cores)
+        asked = Reservation("", contract, demand, estimated, None, held, "", "", lanes=0)
         self.admitted = granted_or_refused(line, flow, asked, best_effort=best_effort)
         self._line = line
         self._guard = Watch(self.admitted, line, _AT_ONCE * self.batch_s)

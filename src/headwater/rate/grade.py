@@ -41,7 +41,9 @@ class Grade:
         return usable_cores(None if self.groups is None else self.groups.base)
 
     def protect(self, lane: Reservation) -> None:
-        """Give a lane what it has reserved, by the means of this grade."""
+        """Give a lane what it has reserved, by the means of this grade; one that has reserved nothing is left as it is."""
+        if not lane.cores:
+            return
         if self.groups is not None:
             self.groups.put(lane.id, lane.pid, lane.cores)
         elif self.name == "session":
@@ -50,6 +52,8 @@ class Grade:
 
     def weigh(self, lane: Reservation, *, above: bool) -> None:
         """Let a lane that is above its promise weigh what anybody does, and one that is within it what it has reserved."""
+        if not lane.cores:
+            return
         if self.groups is not None:
             self.groups.weigh(lane.id, lane.cores, above=above)
         elif self.name == "session":

@@ -212,6 +212,10 @@ class Supervisor:
             self._write_or_later()
             return self._unprotected(lane, f"nothing protects it: {error}")
         self._write_or_later()
+        if not lane.cores:
+            return Granted(
+                lane.id, 0.0, "none", "its work is done on other machines, and nothing is reserved for it here"
+            )
         if self.grade.name == "shared":
             return self._unprotected(lane, self.grade.how)
         return Granted(lane.id, lane.cores, self.grade.name, self.grade.how)

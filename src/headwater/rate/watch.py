@@ -93,7 +93,7 @@ class Watch:
 
     def _loop(self, run: WatchedRun) -> None:
         """Judge every window while records are read, and tell the supervisor; soon, when more comes than was promised."""
-        second, exceeded, above, stopped = 0, 0, False, False
+        exceeded, above, stopped = 0, False, False
         serves_more = self.admitted.contract.above == "best effort"
         before = self._reading(run)
         while not run.done.wait(_LOOK_S):
@@ -101,21 +101,20 @@ class Watch:
             # weighs little for that it would wait the longer. What is shed or left unread is no work, and hurts nobody
             exceeds, exceeded = self.bucket.exceeded > exceeded, self.bucket.exceeded
             is_above = exceeds and serves_more and self.windows.is_above(now_ns())
-            reached = self.windows.second(now_ns())
-            due = reached > second and not stopped
+            due = range(0) if stopped else self.windows.due(now_ns())
             stopped = (
                 run.stopping.is_set()
             )  # the windows before that count, also where this thread comes to run only now
             if due:
                 now = self._reading(run)
                 reading = now.since(before, run.flow)
-                if reading.waited > TAKEN and self.windows.is_breaking(reached - 1, now.backlog):
+                if reading.waited > TAKEN and self.windows.is_breaking(due[-1], now.backlog):
                     reading = replace(reading, rivals=tuple(process.foreign_real_time(run.processes())))
-                for each in range(second, reached):  # more than one where this thread did not get to run
+                for each in due:  # more than one where this thread did not get to run
                     self.windows.read(each, reading)
                 self._looks += 1
                 self._used = [self._used[0] + reading.used, reading.used]
-                second, before = reached, now
+                before = now
             if due or is_above != above:
                 above = is_above
                 if self._client is not None:

@@ -22,6 +22,7 @@ DEARER = "steps dearer than reserved for"
 ABOVE = "arrivals above the promise"
 BLOCKED = "a sink or source that blocks"
 DIED = "the lane died and was started again"
+ELSEWHERE = "work on other machines, where nothing is reserved for it"
 SLOW = "a way through the flow that took too long, with processor to spare"
 
 TAKEN = 0.1  #: the share of a window spent waiting for a processor from which on that is the cause
@@ -100,14 +101,16 @@ class Windows:
         self.counts = Counts(lanes)
         self._started_ns = started_ns
         self._before = 0  #: windows before the first of this lane
+        self._next = 0  #: the one to be read next
         self._readings: dict[int, Reading] = {}
         self._settled = Verdict()
         self._down_since: int | None = None
         self._down: list[tuple[int, int]] = []  #: the first and the last window of times in which no lane was at work
 
     def begin(self, now_ns: int) -> None:
-        """Let the first window begin."""
-        self._started_ns = now_ns
+        """Let the first window begin; those before were of a start that took its time, and are forgotten."""
+        self._started_ns, self._next = now_ns, 0
+        self._readings.clear()
         if self._settled.windows:
             self.counts.back_ns = now_ns
 
@@ -160,9 +163,13 @@ class Windows:
         for second, count in zip(seconds.tolist(), counts.tolist(), strict=True):
             self.counts.add(what, second, count)
 
+    def due(self, now_ns: int) -> range:
+        """Return the windows that have ended and were not read yet."""
+        return range(self._next, self.second(now_ns))
+
     def read(self, second: int, reading: Reading) -> None:
         """Take note of what was seen at the end of a window."""
-        self._readings[second] = reading
+        self._readings[second], self._next = reading, second + 1
         for old in [each for each in self._readings if each <= second - _OPEN_S]:
             self._settled.add(self._window(old, self._readings.pop(old)))
 
@@ -219,6 +226,8 @@ def cause_of(contract: Contract, reserved: float, records: int, reading: Reading
     """Return why a window is broken, as far as that can be seen from the lane itself."""
     if records > contract.rate_hz + contract.burst_records:
         return ABOVE
+    if not reserved:
+        return ELSEWHERE
     if reading.used > _MUCH * reserved:
         return DEARER  # it had more than was reserved for it, whatever others had
     if reading.waited > TAKEN:

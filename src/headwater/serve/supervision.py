@@ -59,8 +59,12 @@ _CHECKS = 2  #: at a time
 class Supervision:
     """Runs the flows of a folder, by one thread; `Service` answers what is asked of them."""
 
-    def __init__(self, folder: Folder, home: Home, notifier: Notifier, *, stop_within_s: float) -> None:
+    def __init__(
+        self, folder: Folder, home: Home, notifier: Notifier, *, stop_within_s: float, keeps: bool = True
+    ) -> None:
+        """Of a flow whose file is gone, what was kept stays where it `keeps` that; else somebody removes it."""
         self.folder, self.home = folder, home
+        self._keeps = keeps
         self.began_s = time.monotonic()
         self.ended = threading.Event()  #: after `shut`: every flow has stopped
         self.unstopped: list[str] = []  #: flows that did not stop in time
@@ -216,7 +220,8 @@ class Supervision:
                 self._handle(flow, Tick())
                 if flow.lifecycle.phase == "removed":
                     del self._flows[name]
-                    log.info("%s: its file is gone; what was kept of it stays in %s", name, flow.home.path)
+                    stays = f"; what was kept of it stays in {flow.home.path}" if self._keeps else ""
+                    log.info("%s: its file is gone%s", name, stays)
         if os.getpid() == 1:  # the first process of a container
             reap_strangers()
 

@@ -111,7 +111,9 @@ SCHEMAS: dict[str, Schema] = {
         price=about(perhaps(NUMBER), "an hour"),
         carbon=about(perhaps(NUMBER), "g CO₂ a kWh"),
         promised=about(ANY_OBJECT, "cores: capacity, held and left; windows of a second: kept and broken"),
-        promise=about(perhaps(object_of(cores=NUMBER, kept=WHOLE, broken=WHOLE)), "to its part of the flow"),
+        promise=about(
+            perhaps(object_of(cores=NUMBER, kept=WHOLE, broken=WHOLE, causes=map_of(WHOLE))), "to its part of the flow"
+        ),
         pid=perhaps(WHOLE),
         restarts=WHOLE,
         records_in=WHOLE,

@@ -48,6 +48,7 @@ class Lane(msgspec.Struct, frozen=True):
     kept: int = 0  #: windows
     broken: int = 0
     close: int = 0  #: those of the kept ones in which some record was nearly too late
+    causes: dict[str, int] = {}  #: of the broken ones
 
 
 class Resources(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,6 +60,7 @@ class Resources(msgspec.Struct, frozen=True, kw_only=True):
     busy: float = 0.0  #: the share of these cores that others had of late: all processes but the site's own
     capacity: float  #: cores that may be promised in all
     lanes: list[Lane] = []
+    reserves: bool = True  #: whether cores can be held for parts: not where those work on a cluster
     price: float | None = None  #: an hour, in whatever the net's prices are in; None where the site does not say
     carbon: float | None = None  #: grams of CO2 for a kilowatt-hour
     why: str = ""  #: what could not be found out

@@ -25,5 +25,7 @@ def resources_of(cores: float, report: Report | None, state: PartState | None) -
             "kept": sum(lane.kept for lane in found.lanes),
             "broken": sum(lane.broken for lane in found.lanes),
         },
-        "promise": None if own is None else {"cores": own.cores, "kept": own.kept, "broken": own.broken},
+        "promise": None
+        if own is None
+        else {"cores": own.cores, "kept": own.kept, "broken": own.broken, "causes": own.causes},
     }

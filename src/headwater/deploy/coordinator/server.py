@@ -28,6 +28,7 @@ from headwater.deploy.control.messages import (
     Prepare,
     Refuse,
     Send,
+    Unfit,
     Welcome,
 )
 from headwater.deploy.control.wire import FIRST_BYTES, Wire
@@ -68,7 +69,7 @@ log = logging.getLogger("headwater.deploy")
 
 _GREET_S = 5.0
 _ANSWER_S = 10.0  #: for a long answer to be taken, as who has asked waits for it
-_LOOK_S = 0.5  #: between two looks of a policy
+_LOOK_S, _LONGEST_LOOK_S = 0.5, 30.0  #: between two looks of a policy; twice as long each time that one breaks
 _MOVE_S = 120.0  #: that a move may take from when state has gone ahead, before the flow goes on as it was
 
 
@@ -92,6 +93,7 @@ class Server:
         self._moves = Moves()
         self.policing = Policing(self.coordinator, folder.path)
         self._look: asyncio.Task[None] | None = None  #: the policy's
+        self._look_s, self._complaint = _LOOK_S, ""  #: until its next one, and how the last one broke
         self.unkept: RunError | None = None  #: why its state could not be written: it does nothing from then on
         self.port = 0
 
@@ -126,8 +128,10 @@ class Server:
         """Let the coordinator decide, and do what it says; RunError, and nothing is done, once its state cannot be kept."""
         if self.unkept is not None:
             raise self.unkept
-        for command in self.coordinator.handle(event):
-            self._do(command)
+        events: list[Event] = [event]
+        for each in events:
+            for command in self.coordinator.handle(each):
+                events += self._do(command)
         if self._move_s is not None:
             self._note_times()
 
@@ -143,7 +147,8 @@ class Server:
             self._move_s = None
             self._moves.end(self._stages, self.coordinator.undone)
 
-    def _do(self, command: Command) -> None:
+    def _do(self, command: Command) -> list[Event]:
+        """Do what the coordinator says; return what it should know of it."""
         match command:
             case Keep():
                 self._keep()
@@ -151,17 +156,15 @@ class Server:
                 if isinstance(message, Send):  # said once processes wait for all new parts
                     self._stages.end("prepare", time.monotonic())
                 self._say(site, message)
-            case Ready(site, deployed, after):
-                self._say(site, Prepare(deployed.id_at(site), self._sealed(site, deployed), after))
-            case Hand(site, deployed, checkpoint, after, is_there):
-                part = None if is_there else self._sealed(site, deployed)
-                self._say(site, Install(deployed.id_at(site), part, dict(checkpoint), after))
+            case Ready(site, deployed) | Hand(site, deployed):
+                return self._hand(command, site, deployed)
             case Cut(deployed, taken):
                 self._stages.end("stop", time.monotonic())
                 self._bytes["last_bytes"] = sum(len(each) for files in taken.values() for each in files.values())
                 task = asyncio.get_running_loop().create_task(self._cut(deployed, taken))
                 self._talks.add(task)
                 task.add_done_callback(self._talks.discard)
+        return []
 
     def _keep(self) -> None:
         """Have the state safe; who goes on after a crash from what is not there would have parts run that are gone."""
@@ -170,6 +173,20 @@ class Server:
         except RunError as error:
             self.unkept = RunError(f"{error}; the coordinator ends, and the sites go on: start it again when it can be")
             raise self.unkept from None
+
+    def _hand(self, command: Ready | Hand, site: str, deployed: Deployment) -> list[Event]:
+        """Send a site its part; one that cannot be made is as one that the site does not take: nobody asks for it again."""
+        id = deployed.id_at(site)
+        try:
+            if isinstance(command, Ready):
+                self._say(site, Prepare(id, self._sealed(site, deployed), command.after))
+            else:
+                part = None if command.prepared else self._sealed(site, deployed)
+                self._say(site, Install(id, part, dict(command.checkpoint), command.after))
+        except Exception as error:  # whatever it is, other sites have theirs, and the flow that runs goes on
+            why = f"the coordinator cannot make it: {_told(error)}"
+            return [Heard(site, Unfit(id, why), time.time())]
+        return []
 
     def _sealed(self, site: str, deployed: Deployment) -> SealedPart:
         return sealed(deployed.part(site), deployed.files, self._identity)
@@ -262,9 +279,9 @@ class Server:
                 self._open(ask)
             elif ask.what in ("move", "drain", "place"):
                 await self._begin(ask)
-        except HeadwaterError as error:
-            return Answer(why=str(error))
-        return Answer(self.describe())
+            return Answer(self.describe())
+        except Exception as error:
+            return Answer(why=_told(error))
 
     def describe(self) -> dict[str, Any]:
         """Describe the deployment and all sites, and what came of the last move."""
@@ -397,9 +414,14 @@ class Server:
             if decision is not None and now is deployed and deployed.moving is None and deployed.phase == "running":
                 self._carry_out(flow, deployed, decision)
                 self._keep()
-        except HeadwaterError as error:
-            log.warning("the policy of flow '%s': %s", deployed.name, error)
-        await asyncio.sleep(_LOOK_S)
+            self._look_s, self._complaint = _LOOK_S, ""
+        except Exception as error:
+            self._look_s = min(2 * self._look_s, _LONGEST_LOOK_S)
+            told = _told(error)
+            if told != self._complaint:
+                log.warning("the policy of flow '%s': %s", deployed.name, told)
+            self._complaint = told
+        await asyncio.sleep(self._look_s)
 
     async def _imported(self, deployed: Deployment) -> Flow:
         assert self._flow_of is not None
@@ -418,8 +440,8 @@ class Server:
             flow = await self._imported(deployed)
             loop = asyncio.get_running_loop()
             made = await loop.run_in_executor(None, self._recut, flow, deployed, taken)
-        except (HeadwaterError, OSError, ValueError) as error:
-            self.handle(Undo(id, str(error)))
+        except Exception as error:  # whatever it is, the flow goes on as it was
+            self.handle(Undo(id, _told(error)))
         else:
             self._stages.end("cut", time.monotonic())
             self.handle(Recut(id, made))
@@ -467,6 +489,14 @@ class Server:
                     wire.cut()
                 else:
                     wire.say(Ping())
+
+
+def _told(error: Exception) -> str:
+    """Say what broke; what none of ours has raised is a bug, here or in a flow's own file, and its traceback is told too."""
+    if isinstance(error, HeadwaterError | OSError):
+        return str(error)
+    log.error("the coordinator broke for a moment", exc_info=error)
+    return f"{type(error).__name__}: {error}"
 
 
 async def until(met: Callable[[], Any], within_s: float) -> bool:

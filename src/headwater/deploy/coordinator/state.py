@@ -17,6 +17,7 @@ from headwater.deploy.routes import Routes, Stream, routes_of
 from headwater.deploy.token import COORDINATOR
 from headwater.errors import RunError
 from headwater.io.lock import Lock
+from headwater.rate.micro_batches import why_not
 
 _STATE, _ADDRESS, _CERTIFICATES = "deployment.json", "address", "certificates"
 
@@ -99,8 +100,8 @@ class Deployment(msgspec.Struct, kw_only=True):
 
     def why_not_on_spark(self, site: str) -> str:
         """Say why a site cannot run its part on Spark; nothing where it can."""
-        if site in self.promises:
-            return "a rate is promised there, which the engine alone keeps"
+        if site in self.promises and (why := why_not(self.promises[site].contract)):
+            return f"a promise of {self.promises[site].contract} is asked of it, and {why}"
         here = (step for step, at in self.sites.items() if at == site)
         return next((self.engine_only[step] for step in here if step in self.engine_only), "")
 

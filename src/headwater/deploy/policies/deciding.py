@@ -40,7 +40,9 @@ class Decider:
 
     def __init__(self, flow: Flow, policed: PolicyState) -> None:
         self.policed = policed
-        self.planner = Planner(flow, policed.asked, policed.contract, policy_named(policed.name))
+        self.planner = Planner(
+            flow, policed.asked, policed.contract, policy_named(policed.name), best_effort=policed.best_effort
+        )
         self.waits = ""  #: why nothing is done though something should be
         self._name = flow.name
         self._sources = [name for name, step in flow.steps.items() if step.is_source]

@@ -15,6 +15,7 @@ from headwater.deploy.policies.policy import Policy
 from headwater.deploy.policies.policy_state import PlanningInput
 from headwater.deploy.policies.view import View
 from headwater.deploy.promise import cores_of_steps, part_cores
+from headwater.deploy.site.promise_on_spark import ELSEWHERE
 from headwater.errors import PlacementError
 from headwater.flow.contract import Contract
 from headwater.flow.flow import Flow
@@ -27,6 +28,7 @@ from headwater.place.from_flow import problem_of
 from headwater.place.placement import Placement, judge
 from headwater.place.problem import DeviceUse, Problem
 from headwater.place.repair import repair
+from headwater.rate.micro_batches import why_not
 
 _TIME_S = 0.5  #: to search; whole flows take none of it
 _BUSY = 0.9  #: the most of a site that others are taken to have: some of it is left for whoever comes
@@ -37,8 +39,17 @@ _UNTOLD = {"min-carbon": "tells no carbon intensity (--carbon)", "min-cost": "te
 class Planner:
     """Plans one flow, again and again."""
 
-    def __init__(self, flow: Flow, asked: PlanningInput, contract: Contract | None, policy: Policy) -> None:
+    def __init__(
+        self,
+        flow: Flow,
+        asked: PlanningInput,
+        contract: Contract | None,
+        policy: Policy,
+        *,
+        best_effort: bool = False,
+    ) -> None:
         self._flow, self._asked, self._contract, self._policy = flow, asked, contract, policy
+        self._best_effort = best_effort  #: whether it is promised also where nothing can be reserved
         self.rates_hz: Mapping[str, float] = {}  #: of sources, as measured; others bring what was asked for
         self._goal = Objective.parse(policy.objective)
         self._budget = Budget(time_s=_TIME_S, objective=self._goal)
@@ -108,9 +119,12 @@ class Planner:
             return "is away"
         if view.why or view.closed:
             return view.why or view.closed
+        if why := self._why_unpromised(view):
+            return why
         if self._policy.counts(view) is None:
             return _UNTOLD[self._policy.name]
-        room = f"has {view.free:.2f} cores to promise" + (f", where it takes {takes:.2f}" if takes else "")
+        whole = " whole" if view.kind == "spark" else ""
+        room = f"has {view.free:.2f}{whole} cores to promise" + (f", where it takes {takes:.2f}" if takes else "")
         return f"{room}, and others take {100 * view.load:.0f} % of it more than of the idlest"
 
     # -- the problem ------------------------------------------------------------------------------------------------------
@@ -150,7 +164,7 @@ class Planner:
         free = asked.pinned < 0
         for number, name in enumerate(zones):
             view = views[name]
-            if not view.here or view.why or self._policy.counts(view) is None:
+            if not view.here or view.why or self._why_unpromised(view) or self._policy.counts(view) is None:
                 allowed[free, number] = False
                 continue
             if view.closed:
@@ -160,9 +174,18 @@ class Planner:
         return dataclasses.replace(asked, zone_allowed=allowed)
 
     def _not_on_spark(self, asked: Problem) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-        """Return which steps cannot be where Spark runs them: none of those whose rate is promised can."""
+        """Return which steps cannot be where Spark runs them."""
         refused = engine_only(self._flow)
-        return np.array([self._contract is not None or step in refused for step in asked.steps])
+        return np.array([step in refused for step in asked.steps])
+
+    def _why_unpromised(self, view: View) -> str:
+        """Say why nothing at a site can be promised what the flow is, however many cores there are; nothing where it can."""
+        if self._contract is None or view.kind != "spark":
+            return ""
+        if not view.reserves and not self._best_effort:
+            return f"runs its parts on Spark, and {ELSEWHERE}"
+        why = why_not(self._contract)
+        return why and f"runs its parts on Spark: {why}"
 
     def _with_room(self, asked: Problem, views: Mapping[str, View]) -> Problem:
         """Let each site have as much room as its ledger has, or, without a promise, as others' load leaves."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -25,6 +26,7 @@ class View:
     closed: str = ""  #: why no more steps should come, while those that are there may stay
     kind: Kind = "engine"
     core_ips: float | None = None  #: what one of these cores does, where it is not that of a device of the net
+    reserves: bool = True  #: whether cores can be held there for what is promised
 
     def news(self, before: View | None) -> list[str]:
         """Say what has changed since."""
@@ -65,7 +67,7 @@ def view_of(
     held = 0.0 if own is None else own.cores
     free = found.capacity - found.promised + held
     why = ""
-    going = who_goes(found.lanes, found.capacity)
+    going = who_goes(found.lanes, found.capacity) if found.reserves else None
     if own is not None and going is not None:
         if going.id == own.id:
             why = (
@@ -75,17 +77,22 @@ def view_of(
             free = 0.0
         else:
             free = held
+    if kind == "spark":  # an application has whole cores; of a cluster, none of this ledger
+        free = math.floor(free) if found.reserves else found.capacity
+    else:
+        free = min(LANE, free)
     load = max(0.0, found.busy - idlest)
     return View(
         name,
         here=here,
         price=price if found.price is None else found.price,
         carbon=found.carbon,
-        free=round(min(LANE, max(0.0, free)), 3),
+        free=round(max(0.0, free), 3),
         load=round(4 * load) / 4,
         why=why,
         kind=kind,
         core_ips=found.core_ips,
+        reserves=found.reserves,
     )
 
 

@@ -22,7 +22,7 @@ log = logging.getLogger("headwater.site")
 
 _FIRST_S, _MOST_S = 0.1, 5.0  #: between two attempts to connect
 _GREET_S = 5.0
-_QUIET_S = 30.0  #: between two warnings that say the same
+_QUIET_S, _QUIETEST_S = 30.0, 3600.0  #: between two warnings that say the same: twice as long each time, up to this
 
 
 class Link:
@@ -31,7 +31,8 @@ class Link:
     def __init__(self, work: Work, join: Address) -> None:
         self._work, self._join = work, join
         self.refused: str | None = None  #: why the coordinator does not admit the site, which has nothing else to do
-        self._warned_s: dict[str, float] = {}  #: when each warning of late was given
+        #: until when each warning is not given again, and for how long that is
+        self._quiet: dict[str, tuple[float, float]] = {}
         self._pause_s = _FIRST_S
         self._is_at_work = False  #: at what the coordinator has asked for: nobody listens to it meanwhile
         self._heard = 0  #: the last word about what should run that is done, of this connection
@@ -83,7 +84,7 @@ class Link:
             if not isinstance(answer, Welcome):
                 raise RunError("the coordinator hung up; does it know this site's certificate?")
             log.info("%s: joined the coordinator at %s:%d", self._work.folder.name, host, port)
-            self._pause_s, self._warned_s = _FIRST_S, {}
+            self._pause_s, self._quiet = _FIRST_S, {}
             beat = asyncio.create_task(self._beat(wire, news))
             beat.add_done_callback(lambda task: _end(task, wire))
             try:
@@ -131,9 +132,11 @@ class Link:
 
     def _warn(self, what: str) -> None:
         now_s = time.monotonic()
-        self._warned_s = {said: at_s for said, at_s in self._warned_s.items() if now_s - at_s <= _QUIET_S}
-        if what not in self._warned_s:
-            self._warned_s[what] = now_s
+        until_s, rest_s = self._quiet.get(what, (now_s, _QUIET_S / 2))
+        if now_s >= until_s:
+            rest_s = min(2 * rest_s, _QUIETEST_S)
+            self._quiet = {said: each for said, each in self._quiet.items() if now_s < each[0] + _QUIETEST_S}
+            self._quiet[what] = now_s + rest_s, rest_s
             host, port = self._join
             log.warning("%s: the coordinator at %s:%d: %s", self._work.folder.name, host, port, what)
 

@@ -34,8 +34,8 @@ def spark_folder(home: FlowHome) -> Path:
     return home.path / _SPARK
 
 
-def start(flow: Flow, home: FlowHome, master: str | None, settings: Mapping[str, str]) -> SparkPart:
-    """Have a part go on on Spark, and return the run in progress."""
+def start(flow: Flow, home: FlowHome, master: str | None, settings: Mapping[str, str], **options: Any) -> SparkPart:
+    """Have a part go on on Spark, and return the run in progress; `options` are further ones of Spark's."""
     from headwater import spark
     from headwater.spark.session import LOCAL, cores_of
 
@@ -45,7 +45,7 @@ def start(flow: Flow, home: FlowHome, master: str | None, settings: Mapping[str,
     if not folder.exists() and any(home.checkpoint.glob("*.checkpoint")):
         buckets = cores_of(master or LOCAL)
         take_over(flow, home.checkpoint, folder, on="spark", buckets=buckets, fresh=_fresh(flow, home.checkpoint))
-    run = spark.start(flow, master=master, settings=settings, checkpoint=folder)
+    run = spark.start(flow, master=master, settings=settings, checkpoint=folder, **options)
     return SparkPart(run, home, master, settings)
 
 
@@ -100,6 +100,7 @@ class SparkPart:
     def __init__(self, run: Any, home: FlowHome, master: str | None, settings: Mapping[str, str]) -> None:
         self._run, self._home, self._master, self._settings = run, home, master, settings
         self.runner, self.flow = run.runner, run.flow
+        self.stopping, self.done = run.stopping, run.done
         self._is_kept = False
 
     def start(self) -> SparkPart:

@@ -34,8 +34,9 @@ class Quotes:
 class Site:
     """Looks at the machine that a site is; the ledger is that of the machine's supervisor, whoever's promises it holds."""
 
-    def __init__(self, quotes: Quotes | None = None, core_ips: float | None = None) -> None:
-        self._quotes, self._core_ips = quotes or Quotes(), core_ips
+    def __init__(self, quotes: Quotes | None = None, core_ips: float | None = None, *, reserves: bool = True) -> None:
+        """Look at this machine; where parts work on a cluster (not `reserves`), the cores that it lends are those."""
+        self._quotes, self._core_ips, self._reserves = quotes or Quotes(), core_ips, reserves
         self._board: LastLook[promises.Board | None] = LastLook(board, _LOOK_S, None)
         processors = os.sched_getaffinity(0)
         self._processors, others = float(len(processors)), Others(os.getpid(), processors)
@@ -56,7 +57,9 @@ class Site:
         except RateError as error:  # what is promised is not known for the moment
             wrong.append(str(error))
         lanes = [] if promised is None else promised.lanes
-        capacity = PROMISED * cores if promised is None else min(promised.capacity, PROMISED * cores)
+        capacity = PROMISED * cores
+        if promised is not None and self._reserves:
+            capacity = min(promised.capacity, capacity)
         return Resources(
             cores=cores,
             core_ips=self._core_ips,
@@ -64,6 +67,7 @@ class Site:
             busy=busy_of(self._others.value, self._processors, cores),
             capacity=capacity,
             lanes=[_lane(each) for each in lanes],
+            reserves=self._reserves,
             price=price,
             carbon=carbon,
             why="; ".join(wrong),
@@ -71,17 +75,21 @@ class Site:
 
     def refusal(self, wanted: Promise, *pids: int | None) -> Refusal | None:
         """Say why a promise cannot be given here; what is held for the processes `pids` is for it already."""
+        if wanted.cores > LANE:
+            return Refusal(wanted.cores, LANE, why="lane")
+        return self.shortage(wanted.cores, *pids)
+
+    def shortage(self, cores: float, *pids: int | None) -> Refusal | None:
+        """Say that so many cores are not left, if they are not; what is held for the processes `pids` is."""
         found = self.resources()
         own = [lane for lane in found.lanes if lane.pid in pids]
         left = max(0.0, found.capacity - found.promised + sum(lane.cores for lane in own))
-        if wanted.cores > LANE:
-            return Refusal(wanted.cores, LANE, why="lane")
         holders = tuple((lane.flow, lane.cores) for lane in found.lanes if lane not in own)
-        return Refusal(wanted.cores, left, holders) if wanted.cores > left else None
+        return Refusal(cores, left, holders) if cores > left else None
 
 
 def _lane(held: promises.Lane) -> Lane:
-    return Lane(held.id, held.flow, held.pid, held.cores, held.kept, held.broken, held.close)
+    return Lane(held.id, held.flow, held.pid, held.cores, held.kept, held.broken, held.close, held.causes)
 
 
 def busy_of(others: float, machine: float, lent: float) -> float:

@@ -56,6 +56,7 @@ from headwater.deploy.site.agent import (
 )
 from headwater.deploy.site.folder import SiteFolder
 from headwater.deploy.site.on_spark import spark_folder
+from headwater.deploy.site.promise_on_spark import refusal_on_spark
 from headwater.deploy.site.resources import Site
 from headwater.deploy.state_transfer import bring_notes, check_size, lay_bridges, make_safe, packed, unpacked
 from headwater.engine.checkpoint.chain import let_go
@@ -324,10 +325,11 @@ class Work:
         """
         if part.promise is None:
             return
-        if self.folder.master is not None:
-            raise RateError(f"site '{part.site}' runs its parts on Spark, and a rate is promised by the engine alone")
-        refusal = self._site.refusal(part.promise, *pids)
-        if refusal is not None:
+        if self.folder.master is None:
+            refusal = str(self._site.refusal(part.promise, *pids) or "")
+        else:
+            refusal = refusal_on_spark(self._site, self.folder.master, part.promise, *pids)
+        if refusal:
             raise RateError(f"site '{part.site}' cannot promise {part.promise.contract} to '{part.flow}': {refusal}")
 
     def _take_over(self, deed: Unpack) -> None:
