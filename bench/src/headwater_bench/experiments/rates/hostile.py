@@ -58,6 +58,8 @@ def _tight(seconds: int, profiles: dict[str, str], home: Path) -> dict[str, Any]
             laps.append(Lap(name, "promised", [(0.0, hz)], seconds, bound_s=_TIGHT_S, profile=path))
     with started(laps, home) as processes:
         admitted = [each for each in processes if each.refused() is None]
+        if not admitted:
+            raise AssertionError("beside short processes: none of the flows is admitted at what should fit")
         with running(SHORT, 2 * whole_cores()):
             for each in admitted:
                 each.go()
