@@ -8,8 +8,12 @@ from typing import Any
 
 
 def main() -> None:
-    """Load the command line and run it; until that is loaded, Ctrl-C ends it as it ends any program, without a traceback."""
+    """Load the command line and run it; until that is loaded, Ctrl-C ends it as it ends any program, without a traceback.
+
+    SIGTERM waits until then: what has asked for a promise passes it on.
+    """
     _open_closed_streams()
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
     usual = signal.getsignal(signal.SIGINT)
     if usual is not signal.SIG_IGN:  # as a shell has it for what runs in the background
         signal.signal(signal.SIGINT, signal.SIG_DFL)

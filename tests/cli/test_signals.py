@@ -56,6 +56,13 @@ def test_an_interrupt_while_modules_are_loaded_ends_it_without_a_traceback(tmp_p
     assert (ended.returncode, ended.stdout, ended.stderr) == (-signal.SIGINT, "", "")
 
 
+def test_a_sigterm_while_modules_are_loaded_waits_until_they_are(tmp_path):
+    (tmp_path / "typer.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGTERM)\nraise SystemExit(7)\n")
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    command = [sys.executable, "-m", "headwater", "run", "flow.py", "--promise", "10/s"]
+    assert subprocess.run(command, env=environment, check=False).returncode == 7
+
+
 def test_an_interrupt_counts_again_once_all_is_loaded():
     code = "import signal, headwater.cli as cli; cli.main = lambda: print(signal.getsignal(signal.SIGINT).__name__)"
     code += "; from headwater.__main__ import main; main()"

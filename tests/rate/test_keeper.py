@@ -37,13 +37,13 @@ def started():
 def program(tmp_path, home, started):
     """Starts a keeper whose lane runs a program."""
 
-    def make(text, *arguments, **more):
+    def make(text, *arguments, keep=KEEP, **more):
         (tmp_path / "program.py").write_text(textwrap.dedent(text))
         environment = {**os.environ, "HEADWATER_RUNTIME": str(home), "COLOUR": "blue"}
         environment["PYTHONPATH"] = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
         started.append(
             subprocess.Popen(
-                [sys.executable, "-P", "-c", KEEP, *arguments],
+                [sys.executable, "-P", "-c", keep, *arguments],
                 env=environment,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
@@ -121,6 +121,23 @@ def test_signals_reach_the_lane_and_its_end_is_the_keepers(program):
     )
     assert started.stdout.readline() == "ready\n"
     started.terminate()
+    assert started.wait(60) == 3
+
+
+def test_a_signal_from_before_there_is_a_lane_waits_for_it_and_there_until_it_can_be_heard(program):
+    started = program(
+        """
+        import signal, sys
+        def main():
+            signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(3))
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
+            while True:
+                signal.pause()
+        """,
+        keep="import os, signal, sys\nfrom headwater.rate.keeper import keep\n"
+        "signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])\nos.kill(os.getpid(), signal.SIGTERM)\n"
+        "sys.exit(keep('program:main', [], holds=True))",
+    )
     assert started.wait(60) == 3
 
 
@@ -260,6 +277,21 @@ def test_a_supervisor_that_is_killed_finds_the_lane_and_its_keeper_again(numbers
     running.send_signal(signal.SIGTERM)
     _, err = running.communicate(timeout=120)
     assert running.returncode == 0, err
+
+
+def test_a_sigterm_while_a_promised_flow_is_still_being_loaded_ends_it_as_one_that_runs(numbers, tmp_path):
+    text = (tmp_path / "counting.py").read_text()
+    wait = "from pathlib import Path\nimport time\nPath('loading').touch()\n"
+    (tmp_path / "counting.py").write_text(f"{wait}while not Path('go on').exists(): time.sleep(0.01)\n{text}")
+    running = numbers()
+    until((tmp_path / "loading").exists)
+    running.send_signal(signal.SIGTERM)
+    assert "stopping as soon as it has started" in running.stderr.readline()
+    (tmp_path / "go on").touch()
+    out, err = running.communicate(timeout=120)
+    assert running.returncode == 0, err
+    report = json.loads(out)
+    assert report["left"] == 0
 
 
 def test_a_killed_flow_frees_its_cores_and_ends_its_lane(numbers, home):

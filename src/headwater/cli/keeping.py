@@ -6,9 +6,11 @@ The process that the user started keeps it, and loads nothing that only the lane
 from __future__ import annotations
 
 import logging
+import signal
 import sys
 from collections.abc import Sequence
 
+from headwater.cli.signals import hold_signals
 from headwater.errors import RateError
 
 log = logging.getLogger(__name__)
@@ -19,10 +21,15 @@ _is_program = False  #: whether this process is the command line's own, and not 
 
 def main_begins(arguments: Sequence[str]) -> None:
     """Leave with the exit status of a lane, if the arguments of this program ask for a promise."""
+    from headwater.rate import fork_context
+
     global _is_program
     _is_program = True
-    if arguments[:1] == ["run"] and _has(arguments, "--promise") and not _has(arguments, "--on"):
+    if fork_context.kept is not None:  # this is the lane, which was told to begin with
+        hold_signals()
+    elif arguments[:1] == ["run"] and _has(arguments, "--promise") and not _has(arguments, "--on"):
         leave_to_lane()
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
 
 
 def leave_to_lane() -> None:
@@ -39,7 +46,7 @@ def leave_to_lane() -> None:
     from headwater.rate.keeper import keep
 
     try:
-        status = keep(_PROGRAM, sys.argv[1:])
+        status = keep(_PROGRAM, sys.argv[1:], holds=True)
     except RateError as error:
         log.warning("%s; this process does without", error)
         return

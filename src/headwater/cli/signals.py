@@ -12,6 +12,25 @@ from typing import Any
 from headwater.cli.force_quit import exit_at_third_signal
 from headwater.cli.screen import err
 
+_STOPPING = (signal.SIGINT, signal.SIGTERM)
+_held: list[int] = []  #: signals that came before there was anything to be stopped by them
+
+
+def hold_signals() -> None:
+    """Keep what comes before `stopped_by_signals`, which acts on it; a second one leaves."""
+    for number in _STOPPING:
+        signal.signal(number, _hold)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOPPING)
+
+
+def _hold(signum: int, frame: Any) -> None:
+    _held.append(signum)
+    if len(_held) > 1:
+        raise KeyboardInterrupt
+    # written at once, by no thread: lanes that are being started are forked, which is safe only without any
+    with suppress(OSError):
+        os.write(2, b"stopping as soon as it has started; once more to leave now\n")
+
 
 @contextmanager
 def stop_on_signals() -> Iterator[Callable[[Any], None]]:
@@ -26,12 +45,7 @@ def stop_on_signals() -> Iterator[Callable[[Any], None]]:
     def on_signal(signum: int, frame: Any) -> None:
         nonlocal times
         if running is None:
-            times += 1
-            if times > 1:
-                raise KeyboardInterrupt
-            # written at once, by no thread: lanes that are being started are forked, which is safe only without any
-            with suppress(OSError):
-                os.write(2, b"stopping as soon as it has started; once more to leave now\n")
+            _hold(signum, frame)
             return
         times = max(times, running.stopping.is_set()) + 1
         if times == 1:
@@ -42,16 +56,18 @@ def stop_on_signals() -> Iterator[Callable[[Any], None]]:
             os._exit(128 + signum)
 
     def attach(run: Any) -> None:
-        nonlocal running
+        nonlocal running, times
         running = run
+        times = len(_held)
         if times:
             run.stop()
 
-    before = {number: signal.signal(number, on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.signal(number, on_signal) for number in _STOPPING}
     try:
         with exit_at_third_signal():
             yield attach
     finally:
+        _held.clear()
         for number, handler in before.items():
             signal.signal(number, handler)
 

@@ -8,7 +8,7 @@ admission  whether a promise can be given: by the estimate, then by a trial; res
            for a flow that starts soon; starting asks, and begins
 ledger     which promises hold how many cores; supervisor keeps it, client talks to it in messages; headroom only looks; peer
            is who they talk to
-grade      what this machine allows for keeping promises; cgroups is the best of it
+grade      what this machine allows for keeping promises; cgroups is the base of it, real_time what lanes within theirs have
 lane       a promised flow at work; gate counts, sheds or holds what comes, by a bucket
 windows    the proof: seconds kept and broken, and why; counts adds lanes up, watch tells; process is what the system knows
 keeper     starts a lane again that died; forks has it forked from a warm parent, fork_context is what it has from there

@@ -53,6 +53,10 @@ class Groups:
                 if error.errno not in _SWEPT or tries == _TRIES:
                     raise
 
+    def leave(self, pid: int) -> None:
+        """Take a process out of whatever group it is in, to where those are that have none."""
+        (self.base / "cgroup.procs").write_text(str(pid))
+
     def weigh(self, name: str, cores: float, *, above: bool) -> None:
         """Set a group's weight: by its cores, or that of anybody, a core's or more, while it is above its promise."""
         file, usual, per_core, most = _WEIGHTS[self.version]

@@ -22,6 +22,7 @@ class KeptBy(msgspec.Struct, frozen=True):
 
     pid: int
     deaths: int = 0  #: of the lanes before this one
+    holds: bool = False  #: whether its program sees itself to signals that have come while it was forked
 
 
 class Order(msgspec.Struct):

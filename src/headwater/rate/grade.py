@@ -13,6 +13,7 @@ from headwater.cores import usable_cores
 from headwater.rate import cgroups
 from headwater.rate.cgroups import Groups
 from headwater.rate.ledger import Reservation
+from headwater.rate.real_time import may_run_so
 
 #: "reserved": a group per lane outweighs everything else; "session": a session per lane does, where the scheduler groups by
 #: session; "shared": a lane gets what everybody gets, and a promise is as good as that share; "none": that is too little
@@ -34,6 +35,7 @@ class Grade:
     how: str
     better: str = ""  #: the one thing that would give a better grade
     groups: Groups | None = None
+    real_time: bool = False  #: whether lanes within their promise may also go before all others
 
     @property
     def cores(self) -> float:
@@ -78,10 +80,13 @@ def grade_here() -> Grade:
     """Find out which grade this machine gives this process, by trying."""
     groups = cgroups.find()
     if groups is not None:
+        real_time = may_run_so()
         how = f"a cpu control group per lane (version {groups.version}, {groups.base})"
         if groups.is_light:
-            return Grade("reserved", f"{how}, where all weigh no more than any group beside that", _HEAVIER, groups)
-        return Grade("reserved", how, "", groups)
+            how = f"{how}, where all weigh no more than any group beside that"
+        if real_time:
+            how = f"{how}, and real time within what is reserved"
+        return Grade("reserved", how, _HEAVIER if groups.is_light else "", groups, real_time)
     if os.geteuid() == 0:
         if _autogroups():
             how = "a session per lane with autogroup -20; control groups cannot be written here"

@@ -25,24 +25,33 @@ log = logging.getLogger(__name__)
 _PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-def keep(program: str, arguments: Sequence[str]) -> int:
+def keep(program: str, arguments: Sequence[str], *, holds: bool = False) -> int:
     """Run a program in a lane until it ends, and return its exit status, as a shell would have it.
+
+    What we are told meanwhile the lane is told, and before it can be, as soon as it can; it waits there until the program
+    sees to it, if that `holds` signals.
 
     RateError says why no lane can be had.
     """
     restarts = Restarts()
     lane: ForkedProcess | None = None
     told: list[int] = []
+    to_tell: list[int] = []
 
-    def pass_on(number: int, frame: FrameType | None) -> None:
+    def hear(number: int, frame: FrameType | None) -> None:
         told.append(number)
-        if lane is not None:
-            with suppress(ProcessLookupError):
-                os.kill(lane.pid, number)
+        to_tell.append(number)
+        pass_on()
 
-    with _handled(pass_on):
+    def pass_on() -> None:
+        while lane is not None and to_tell:
+            with suppress(ProcessLookupError, IndexError):  # we may be interrupted here by another one
+                os.kill(lane.pid, to_tell.pop(0))
+
+    with _handled(hear):
         while True:
-            lane = forked(program, arguments, KeptBy(os.getpid(), restarts.count))
+            lane = forked(program, arguments, KeptBy(os.getpid(), restarts.count, holds))
+            pass_on()
             ended = lane.wait()
             if ended.by_itself and ended.status is not None:
                 return ended.status
@@ -66,6 +75,7 @@ def keep(program: str, arguments: Sequence[str]) -> int:
 @contextmanager
 def _handled(handler: signal._HANDLER) -> Iterator[None]:
     before = {number: signal.signal(number, handler) for number in _PASSED_ON}
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _PASSED_ON)
     try:
         yield
     finally:

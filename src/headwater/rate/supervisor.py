@@ -27,7 +27,7 @@ from pathlib import Path
 import msgspec
 
 from headwater.errors import RateError
-from headwater.rate import process
+from headwater.rate import cgroups, process
 from headwater.rate.exclusive import exclusive
 from headwater.rate.grade import Grade, Name, grade_here, share
 from headwater.rate.home import BOOK, LOCK, SOCKET, folder
@@ -51,6 +51,7 @@ from headwater.rate.messages import (
     request,
 )
 from headwater.rate.peer import peer
+from headwater.rate.real_time import LOOK_S, RealTime, go_before_lanes
 
 log = logging.getLogger(__name__)
 
@@ -80,6 +81,7 @@ class Supervisor:
         self._unwritten = False  #: whether the book is of before a change
         self.told: dict[str, Tell] = {}
         self._told_s: dict[str, float] = {}  #: when that was
+        self.real_time = RealTime(grade.groups) if grade.real_time else None
         self._released: set[str] = set()  #: whose groups may still be there: until its last thread is gone, one is busy
         self.look()
         for name in set(grade.names()) - set(self.ledger.held):
@@ -88,6 +90,8 @@ class Supervisor:
         grade.sweep()  # and of those of folders that are no more
         for lane in self.ledger.held.values():  # which of them were above their promise they will say again
             self._weigh(lane, above=False)
+            if self.real_time is not None:
+                self.real_time.take(lane)
 
     def answer(self, said: Request, pid: int, uid: int | None = None) -> Reply:
         """Answer one message of a process and its user, who is our own unless said."""
@@ -230,8 +234,14 @@ class Supervisor:
         before = self.told.get(said.id)
         self.told[said.id] = said
         self._told_s[said.id] = time.monotonic()
+        lane = self.ledger.held[said.id]
+        if self.real_time is not None:
+            if said.above or said.used > lane.cores:
+                self.real_time.take(lane)
+            else:
+                self.real_time.give(lane, self._told_s[said.id])
         if said.above != (before is not None and before.above):
-            self._weigh(self.ledger.held[said.id], above=said.above)
+            self._weigh(lane, above=said.above)
         return Noted(known=True)
 
     def _weigh(self, lane: Reservation, *, above: bool) -> None:
@@ -239,6 +249,8 @@ class Supervisor:
             self.grade.weigh(lane, above=above)
 
     def _free(self, name: str) -> None:
+        if self.real_time is not None:
+            self.real_time.end(name)
         self.ledger.free(name)
         self.told.pop(name, None)
         self._told_s.pop(name, None)
@@ -302,6 +314,15 @@ def _refused(refusal: Refusal) -> Refused:
     return Refused(refusal.wanted, refusal.left, list(refusal.holders), refusal.why, refusal.said)
 
 
+def _own_grade() -> Grade:
+    """Return the grade here, of a supervisor that a lane may have started, in whose group it is born and is not to be."""
+    groups = cgroups.find()
+    if groups is not None:
+        with contextlib.suppress(OSError):  # such as where groups of version 2 have processes, or others
+            groups.leave(os.getpid())
+    return grade_here()
+
+
 async def serve(
     home: Path,
     *,
@@ -317,7 +338,10 @@ async def serve(
     """
     home.mkdir(mode=0o755 if is_open else 0o700, parents=True, exist_ok=True)
     with exclusive(home / LOCK, f"a supervisor runs already in {home}"):
-        supervisor = Supervisor(home, grade or grade_here(), cores, group)
+        found = grade or _own_grade()
+        if found.real_time:
+            go_before_lanes()
+        supervisor = Supervisor(home, found, cores, group)
         (home / SOCKET).unlink(missing_ok=True)
         stopping = asyncio.Event()
         loop = asyncio.get_running_loop()
@@ -344,12 +368,19 @@ async def serve(
 
 
 async def _until_stopped(supervisor: Supervisor, stopping: asyncio.Event, idle_s: float | None) -> None:
-    idle_since_s = asyncio.get_running_loop().time()
+    clock, real_time = asyncio.get_running_loop().time, supervisor.real_time
+    idle_since_s = looked_s = clock()
     while not stopping.is_set():
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(stopping.wait(), _LOOK_S)
+            await asyncio.wait_for(stopping.wait(), LOOK_S if real_time else _LOOK_S)
+        now_s = clock()
+        if real_time:
+            for wild in real_time.look(time.monotonic()):
+                log.info("flow %s uses more than it has reserved, and has no real time meanwhile", wild.flow)
+        if now_s - looked_s < _LOOK_S:
+            continue
+        looked_s = now_s
         supervisor.look()
-        now_s = asyncio.get_running_loop().time()
         if supervisor.ledger.held:
             idle_since_s = now_s
         if idle_s is not None and now_s - idle_since_s >= idle_s:

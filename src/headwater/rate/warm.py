@@ -25,7 +25,6 @@ import msgspec
 import numpy as np
 
 from headwater.data.jit.usage import load_recent
-from headwater.engine.after_fork import let_go_of_signals
 from headwater.errors import RateError
 from headwater.rate import fork_context
 from headwater.rate.exclusive import exclusive
@@ -36,6 +35,7 @@ IDLE_S = 60.0
 
 
 _LOOK_S = 1.0
+_TOLD = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  #: what a keeper passes on
 _ORDER_S = 5.0  #: how long an order may take to be said
 _LONGEST = 16 * 2**20
 #: what a promised flow of the command line uses, but for modules that look at the terminal when they are imported
@@ -133,9 +133,12 @@ class _Parent:
             print(f"an order that cannot be understood: {error}", file=sys.stderr, flush=True)
             connection.close()
             return None
+        signal.pthread_sigmask(signal.SIG_BLOCK, _TOLD)  # what it is told at once waits until it can hear it
         pid = os.fork()
-        if not pid:
-            let_go_of_signals()
+        if pid:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, _TOLD)
+        else:
+            os.close(signal.set_wakeup_fd(-1))
             for number in (signal.SIGCHLD, signal.SIGTERM):  # its keeper tells it to end by SIGTERM
                 signal.signal(number, signal.SIG_DFL)
             self._selector.close()
@@ -209,6 +212,8 @@ def _become(order: Order, fds: list[int]) -> None:
     random.seed()
     np.random.seed()
     fork_context.become(order.kept, *fds[3:])
+    if not order.kept.holds:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _TOLD)
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Protocol
 
@@ -13,11 +14,12 @@ from headwater.clock import now_ns
 from headwater.errors import RateError
 from headwater.flow.flow import Flow
 from headwater.metrics import Report, Sample
+from headwater.processes import family
 from headwater.rate import fork_context, process
 from headwater.rate.bucket import Bucket
 from headwater.rate.client import Client
 from headwater.rate.estimate import backlog, tick_of
-from headwater.rate.messages import End, Granted, Noted, Tell
+from headwater.rate.messages import Board, End, Granted, Noted, Status, Tell
 from headwater.rate.reservation import Reservation
 from headwater.rate.windows import TAKEN, Reading, Windows
 
@@ -96,6 +98,8 @@ class Watch:
         exceeded, above, stopped = 0, False, False
         serves_more = self.admitted.contract.above == "best effort"
         before = self._reading(run)
+        if self._client is not None:
+            self._tell(run, self._client, above)
         while not run.done.wait(_LOOK_S):
             # what comes at once and is no more than was promised, by when it was made, has waited somewhere: by a lane that
             # weighs little for that it would wait the longer. What is shed or left unread is no work, and hurts nobody
@@ -109,7 +113,7 @@ class Watch:
                 now = self._reading(run)
                 reading = now.since(before, run.flow)
                 if reading.waited > TAKEN and self.windows.is_breaking(due[-1], now.backlog):
-                    reading = replace(reading, rivals=tuple(process.foreign_real_time(run.processes())))
+                    reading = replace(reading, rivals=tuple(process.foreign_real_time(self._lanes(run))))
                 for each in due:  # more than one where this thread did not get to run
                     self.windows.read(each, reading)
                 self._looks += 1
@@ -132,6 +136,16 @@ class Watch:
             now.records_in - left,
             {name: step.busy_ns / 1e9 for name, step in now.steps.items()},
         )
+
+    def _lanes(self, run: WatchedRun) -> set[int]:
+        """Return the processes of all lanes here: those within their promise are of real time, as this one is."""
+        own = set(run.processes())
+        if self._client is not None:
+            with suppress(RateError):
+                found = self._client.say(Status())
+                assert isinstance(found, Board)
+                own.update(pid for lane in found.lanes for pid in family(lane.pid))
+        return own
 
     def _tell(self, run: WatchedRun, client: Client, above: bool) -> None:
         verdict = self.windows.verdict()

@@ -7,13 +7,22 @@ from pathlib import Path
 from typing import Any
 
 from headwater.cores import whole_cores
+from headwater.flow.contract import Contract
+from headwater.flow.profile import Profile
+from headwater.rate.estimate import nearest
+from headwater.rate.grade import grade_here
+from headwater.rate.ledger import LANE, Ledger
 from headwater_bench.experiments.rates.lap import Lap, started
-from headwater_bench.experiments.rates.scan import NEIGHBOURS, running
+from headwater_bench.experiments.rates.scan import NEIGHBOURS, SHORT, running
 from headwater_bench.experiments.rows import text_table
 
 RATE_HZ = 20_000.0
+_MOST_HZ = 1e7
 _GREEDY = {"etl": 5_000.0, "pred": 5_000.0}
 _TIMES = 10  #: as much as they were promised, that greedy lanes are offered
+_FULL = 0.8  #: of the cores that may be promised, that several flows have beside short processes
+_TIGHT_S = 0.02  #: within which these are promised
+_SHARE = 0.95  #: of what a flow may have there, that it asks for: its trial may find it a little dearer
 
 
 def measure(quick: bool, profiles: dict[str, str], home: Path) -> dict[str, Any]:
@@ -29,8 +38,42 @@ def measure(quick: bool, profiles: dict[str, str], home: Path) -> dict[str, Any]
         for name, hz in _GREEDY.items()
     ]
     answer["greedy lanes"] = _lap(seconds, profiles, home, nullcontext(), greedy)
+    answer["short processes"] = _tight(2 if quick else 30, profiles, home)
     answer["kept"] = min(each["kept"] for each in answer.values())
     return answer
+
+
+def _tight(seconds: int, profiles: dict[str, str], home: Path) -> dict[str, Any]:
+    """Fill the machine with promises of a short latency, beside processes that begin and end all the time.
+
+    No weight holds against these to within milliseconds, as it does against programs that run on.
+    """
+    room = _FULL * Ledger(grade_here().cores).capacity / len(profiles)
+    laps = []
+    for name, path in profiles.items():
+        demand = Profile.load(Path(path)).demand
+        assert demand is not None
+        hz = nearest(demand, Contract(_MOST_HZ, _TIGHT_S), _SHARE * min(room, LANE)).rate_hz
+        if hz is not None:
+            laps.append(Lap(name, "promised", [(0.0, hz)], seconds, bound_s=_TIGHT_S, profile=path))
+    with started(laps, home) as processes:
+        admitted = [each for each in processes if each.refused() is None]
+        if not admitted:
+            raise AssertionError("beside short processes: none of the flows is admitted at what should fit")
+        with running(SHORT, 2 * whole_cores()):
+            for each in admitted:
+                each.go()
+            found = [each.result() for each in admitted]
+    windows = sum(each["windows"] for each in found)
+    return {
+        "kept": round(sum(each["kept_windows"] for each in found) / windows, 4),
+        "windows": windows,
+        "rate_kept": min(each["rate_kept"] for each in found),
+        "p99_ms": max(each["p99_ms"] for each in found),
+        "worst_ms": max(max(each["worst_ms"]) for each in found),
+        "used_cores": round(sum(each["used_cores"] for each in found), 4),
+        "reserved_cores": round(sum(each["promise"]["reserved_cores"] for each in found), 4),
+    }
 
 
 def _lap(

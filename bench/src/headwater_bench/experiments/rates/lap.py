@@ -26,6 +26,7 @@ from headwater.rate.fork_context import KeptBy
 from headwater.rate.forks import forked
 from headwater.rate.grade import grade_here
 from headwater.rate.peer import peer
+from headwater.rate.process import began
 from headwater.rate.trial import TRIAL_S
 from headwater_bench.experiments.rates import quota
 
@@ -33,6 +34,7 @@ SYSTEMS = ("promised", "unprotected", "longest_queue", "threads", "dhalion", "se
 BOUND_S = 0.05
 _READY_S = 90.0  #: how long a process may take until records come out
 _LONGEST_S = 120.0  #: how much longer than it should a process may take: a machine may be very busy, but nothing hangs
+_GONE_S = 10.0  #: how long a supervisor may take to go home
 _AFTER_S = 0.2  #: how long after the last record's bound a lap ends
 
 
@@ -181,6 +183,9 @@ def home() -> Iterator[Path]:
                     pid, _ = peer(line)
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGTERM)
+                until_s = time.monotonic() + _GONE_S
+                while began(pid) is not None and time.monotonic() < until_s:  # it writes its ledger once more
+                    time.sleep(0.01)
 
 
 @contextmanager

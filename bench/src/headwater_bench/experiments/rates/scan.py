@@ -15,6 +15,8 @@ _SCAN = "import math\nx = 0.5\nwhile True:\n    for i in range(10000): x = math.
 #: one call into C that does not give the interpreter's lock back
 _HOLDER = "import re\ntext = 'a' * 27\nwhile True: re.match('(a?){27}a{27}b', text)"
 _FORKS = "import os\nfor i in range(49):\n    if os.fork() == 0: break\nwhile True:\n    for i in range(10000): pass"
+#: processes of a few milliseconds, one after the other, as a shell, a build or a run of tests has them
+SHORT = "import subprocess, sys\nwhile True: subprocess.run([sys.executable, '-S', '-c', 'pass'])"
 NEIGHBOURS = {"python": _SCAN, "lock": _HOLDER, "forks": _FORKS}
 
 
