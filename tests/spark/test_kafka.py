@@ -74,7 +74,7 @@ def test_a_backlog_in_several_partitions_makes_nothing_late_though_the_driver_is
         backlog_of(servers, "backlog", rows)
         command = [sys.executable, script, servers, ",".join(map(str, CONNECTOR)), tmp_path]
         with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as first:
-            wait_until(lambda: first.poll() is not None or windows_in(out), "the first windows", seconds=120)
+            wait_until(lambda: first.poll() is not None or windows_in(out), "the first windows")
             assert first.poll() is None
             first.kill()
         begun = len(windows_in(out))
