@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pyarrow.dataset as ds
+import pytest
 
 from headwater import engine
 from headwater.cli.locate import find_flow
@@ -107,6 +108,7 @@ out.write("counts", io.JsonLines(HERE / "counts.jsonl"))
 '''
 
 
+@pytest.mark.thorough
 def test_a_micro_batch_goes_on_where_executors_are_lost_amid_it(tmp_path):
     (tmp_path / "begun").mkdir()
     (tmp_path / "lost.py").write_text(LOST)

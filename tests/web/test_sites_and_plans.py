@@ -481,6 +481,7 @@ def commands(tmp_path, monkeypatch):
     made.close()
 
 
+@pytest.mark.thorough  # the page is shown above, and the sites in tests/deploy
 def test_a_step_of_a_real_flow_is_moved_between_real_sites_and_the_coordinator_may_be_killed(
     browser, commands, deployer, tmp_path
 ):

@@ -184,8 +184,15 @@ def lanes_of(process):
     return [int(pid) for pid in children]
 
 
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM], ids=lambda each: each.name)
-@pytest.mark.parametrize("options", [(), ("--checkpoint", "kept")], ids=["", "checkpoint"])
+@pytest.mark.parametrize(
+    ("how", "options"),
+    [
+        pytest.param(signal.SIGINT, (), id="SIGINT"),
+        pytest.param(signal.SIGTERM, ("--checkpoint", "kept"), id="SIGTERM-checkpoint"),
+        pytest.param(signal.SIGTERM, (), id="SIGTERM", marks=pytest.mark.thorough),
+        pytest.param(signal.SIGINT, ("--checkpoint", "kept"), id="SIGINT-checkpoint", marks=pytest.mark.thorough),
+    ],
+)
 def test_a_signal_to_the_whole_group_drains(running, tmp_path, how, options):
     process = running("--json", *options)
     os.killpg(process.pid, how)  # as a terminal does it, or a service manager: all lanes get it

@@ -119,7 +119,10 @@ def test_a_killed_run_goes_on_with_any_number_of_lanes(tmp_path, whole, seed):
     assert held(tmp_path) == whole
 
 
-@pytest.mark.parametrize(("before", "after"), [(1, 2), (2, 1), (2, 3), (3, 2), (3, 1), (1, 3)])
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [(1, 2), (3, 2), *(pytest.param(*lanes, marks=pytest.mark.thorough) for lanes in ((2, 1), (2, 3), (3, 1), (1, 3)))],
+)
 def test_a_stopped_run_goes_on_with_another_number_of_lanes(tmp_path, whole, before, after):
     run = engine.start(flow(tmp_path, rate=4_000), checkpoint=tmp_path / "kept", every="20 ms", **lanes_of(before))
     until = time.monotonic() + PATIENCE_S
