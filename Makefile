@@ -26,13 +26,14 @@ demo: .venv/demo
 # File by file, and more at a time than a small machine has cores: half wait for brokers, child processes and clocks. In the order
 # of tests/conftest.py, not by the number of tests, which would leave the longest for the end.
 PYTEST := -m pytest --dist loadfile --no-loadscope-reorder
-# At home without what is an experiment in truth, and with a quarter of the examples of each property; CI says THOROUGH=1.
+# At home without experiments, further cases of what a quicker test shows, and three quarters of the examples of each property;
+# CI says THOROUGH=1.
 ifdef THOROUGH
 export HYPOTHESIS_PROFILE := ci
 else
 QUICK := not thorough
 AND_QUICK := and not thorough
-WORD := @echo "left out: tests that are experiments in truth, and most examples of properties; with THOROUGH=1 all are run, as in CI"
+WORD := @echo "left out: experiments, further cases, and most examples of properties; with THOROUGH=1 all are run, as in CI"
 endif
 ON_SPARK := tests/spark tests/runners src/headwater/spark bench/src/headwater_bench/mllib
 
@@ -54,8 +55,8 @@ test-again: .venv/ready
 # Child processes and Spark's workers are counted too; what Numba compiles is not seen, and counts as never run.
 coverage: .venv/ready
 	$(BIN)/coverage erase
-	$(BIN)/coverage run $(PYTEST) -n 2 -m 'not spark' $(addprefix --ignore=,$(ON_SPARK))
-	$(BIN)/coverage run $(PYTEST) -n 2 -m spark
+	$(BIN)/coverage run $(PYTEST) -n 2 -m 'not spark $(AND_QUICK)' $(addprefix --ignore=,$(ON_SPARK))
+	$(BIN)/coverage run $(PYTEST) -n 2 -m 'spark $(AND_QUICK)'
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report --skip-covered --sort=cover
 

@@ -7,8 +7,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from headwater import io
 from split_source import SCHEMA, plainly
-
-PATIENCE_S = 60
+from waiting import PATIENCE_S
 
 
 def value_of(row):

@@ -7,8 +7,7 @@ import time
 from contextlib import contextmanager
 
 from headwater_bench.kills.children import end_after
-
-PATIENCE_S = 120
+from waiting import PATIENCE_S
 
 
 def killed_until(complete, run, *, kills=5, longest_s=0.3, seed=1, ends=False):

@@ -16,9 +16,7 @@ from headwater.rate.client import connected
 from headwater.rate.peer import peer
 from headwater.serve.routes import matching_route
 from headwater.serve.schemas import SCHEMAS
-from waiting import wait_until
-
-PATIENCE_S = 60
+from waiting import PATIENCE_S, wait_until
 
 
 class Serving:

@@ -13,6 +13,7 @@ from headwater.rate import cgroups
 from headwater.rate.cgroups import Groups
 from headwater.rate.grade import Grade
 from headwater.rate.supervisor import Supervisor
+from waiting import PATIENCE_S
 
 MANY = 64
 
@@ -122,7 +123,7 @@ def test_in_a_group_of_half_a_core_for_real(tmp_path):
         (group / quota[0]).write_text(quota[1])
         asked = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         (group / "cgroup.procs").write_text(str(asked.pid))
-        said, _ = asked.communicate("go\n", timeout=120)
+        said, _ = asked.communicate("go\n", timeout=PATIENCE_S)
         assert said.split() == ["0.5", "1", "1", "0.5", "True"]
         assert Grade("reserved", "", groups=Groups(group, found.version)).cores == 0.5
     finally:

@@ -10,6 +10,7 @@ from headwater import Flow, Profile, StepProfile, col, engine, io, sim
 from headwater import net as nets
 from headwater.place.from_flow import problem_of
 from headwater.run import Run
+from waiting import PATIENCE_S
 
 RATE = 2000.0
 
@@ -70,7 +71,7 @@ def test_a_run_is_followed_and_stopped_in_order(start):
     followed_until_it_reads(run)
     run.stop()
     run.stop()  # once more does no harm
-    report = run.wait(60)
+    report = run.wait(PATIENCE_S)
     assert report is not None
     assert report.error is None
     assert report.runner == run.runner
@@ -88,7 +89,7 @@ def test_an_aborted_run_ends_at_once_and_accounts_for_what_it_left(start):
     run = start(flow)
     followed_until_it_reads(run)
     run.abort()
-    report = run.wait(60)
+    report = run.wait(PATIENCE_S)
     assert report is not None
     assert report.left == sum(step.left for step in report.last.steps.values())
     if start is not on_spark:  # there, what a micro-batch had in hand is read again
@@ -106,7 +107,7 @@ def test_a_run_is_sampled_by_others_while_it_is_waited_for(start):
 
     watcher = threading.Thread(target=watch)
     watcher.start()
-    report = run.wait(60)
+    report = run.wait(PATIENCE_S)
     watcher.join()
     assert report is not None
     assert report.last.records_in >= seen[-1]

@@ -21,12 +21,12 @@ from headwater.cli import add_commands, app
 from headwater.serve.routes import ROUTES
 from headwater.serve.settings import read_settings
 from headwater_bench.experiments.broker import broker
+from waiting import PATIENCE_S
 
 ROOT = Path(__file__).parents[1]
 SERVICE = ROOT / "examples" / "service"
 PAGE = (ROOT / "docs" / "service.md").read_text()
 NAMES = set(re.findall(r"headwater_\w+", PAGE))  #: of metrics
-PATIENCE_S = 60
 #: what may stand in a container file, one instruction to a line
 INSTRUCTIONS = {
     *(
@@ -152,7 +152,7 @@ def answer(state, path):
         url = json.loads((state / "server.json").read_text())["url"]
         token = (state / "token").read_text().strip()
         asked = urllib.request.Request(url + path, headers={"Authorization": f"Bearer {token}"})
-        with urllib.request.urlopen(asked, timeout=10) as told:
+        with urllib.request.urlopen(asked, timeout=PATIENCE_S) as told:
             return told.read().decode()
     except OSError:
         return ""

@@ -14,6 +14,7 @@ import pytest
 from headwater import Flow, Profile, StepProfile, Tumbling, agg, cli, col, engine, io
 from headwater import net as nets
 from headwater.errors import HeadwaterError
+from waiting import PATIENCE_S
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "troubleshooting.md").read_text()
@@ -68,7 +69,7 @@ def text_for_a_time():
 def hanging_step(caplog):
     go_on = threading.Event()
     stream = levels({"n": int}, [{"n": 1}])
-    stream.map("ask", lambda record: go_on.wait(30) and record, out={"n": int}).write("out", io.Discard())
+    stream.map("ask", lambda record: go_on.wait(PATIENCE_S) and record, out={"n": int}).write("out", io.Discard())
     run = engine.start(stream.flow, hang="20 ms")
     while "does it hang?" not in caplog.text:
         assert run.wait(0.01) is None

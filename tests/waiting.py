@@ -3,8 +3,11 @@
 import os
 import time
 
+#: for what comes in a moment on a quiet machine: nobody waits so long but where it does not come at all
+PATIENCE_S = 300
 
-def wait_until(condition, what="it", seconds=300, pause_s=0.005, said=lambda: ""):
+
+def wait_until(condition, what="it", seconds=PATIENCE_S, pause_s=0.005, said=lambda: ""):
     """Wait until something is true, and return it; fail long after it should have come, with what is said meanwhile."""
     end = time.monotonic() + seconds
     while True:

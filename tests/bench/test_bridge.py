@@ -10,6 +10,7 @@ from headwater_bench.bridges.records import SCHEMA, Checked, batches
 from headwater_bench.experiments import bridge
 
 
+@pytest.mark.thorough
 def test_all_that_is_sent_is_received(tmp_path, monkeypatch):
     if shutil.which("openssl") is None:
         pytest.skip("certificates are made with openssl")

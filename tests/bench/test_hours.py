@@ -8,6 +8,7 @@ from headwater_bench.experiments import hours
 from headwater_bench.experiments.hours import Look
 
 
+@pytest.mark.thorough
 def test_minutes_of_event_time_are_looked_at(tmp_path):
     answer = hours.run(output=tmp_path, hours=0.005, seconds=1.5)
     assert answer["records"] >= 0.005 * 3600 * 20_000

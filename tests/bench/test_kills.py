@@ -14,6 +14,7 @@ from headwater_bench.kills.everything import Everything
 from headwater_bench.kills.servers import Servers
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("how", ["1 instance", "2 lanes"])
 def test_nothing_is_lost_and_nothing_twice(how):
     answer = kills.run(quick=True, kills=4, case=[how])

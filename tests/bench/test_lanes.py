@@ -17,6 +17,7 @@ print(json.dumps(answer))
 """
 
 
+@pytest.mark.thorough
 def test_both_say_the_same_and_both_are_measured(tmp_path):
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, tmp_path], capture_output=True, text=True, timeout=300, check=True

@@ -11,6 +11,7 @@ from headwater.errors import RunError
 from headwater_bench.experiments import length
 
 
+@pytest.mark.thorough
 def test_the_curve_has_a_point_for_every_mark_and_is_written_and_drawn(tmp_path):
     answer = length.run(output=tmp_path, flows=["pred"], times=10)
     assert answer["pred"]["messages"] == [3162, 10_000]

@@ -6,7 +6,7 @@ import threading
 from contextlib import suppress
 
 from headwater_bench.servers.link import Link
-from waiting import wait_until
+from waiting import PATIENCE_S, wait_until
 
 
 def test_who_dials_while_it_is_cut_is_not_waited_for(monkeypatch):
@@ -26,7 +26,7 @@ def test_who_dials_while_it_is_cut_is_not_waited_for(monkeypatch):
             cutting.start()
             wait_until(lambda: link._server is None, "the cut")
             goes_on.set()
-            cutting.join(120)
+            cutting.join(PATIENCE_S)
             assert not cutting.is_alive()
             with suppress(ConnectionResetError):
                 assert caller.recv(1) == b""

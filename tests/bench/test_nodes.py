@@ -41,6 +41,7 @@ def test_the_highest_rate_does_not_jump_over_one_that_was_not_kept():
     assert list(SHARES) == sorted(SHARES)
 
 
+@pytest.mark.thorough
 def test_machines_and_lanes_are_tried_told_and_drawn(tmp_path, monkeypatch):
     monkeypatch.setattr(nodes, "SHARES", (0.2,))
     monkeypatch.setattr(nodes, "calibrated", lambda workers, tries: {"engine": Costs(50e-6), "threads": Costs(100e-6)})

@@ -82,6 +82,7 @@ def test_the_page_is_the_list():
     assert page.read_text() == papers.page(), "run: headwater bench papers --markdown > docs/papers.md"
 
 
+@pytest.mark.thorough
 def test_the_nets_and_applications_of_the_aels_paper(tmp_path):
     answer = aels_cases.run(output=tmp_path)
     assert answer["nets_by_class"] == {"regular": 15, "large": 9, "extra-large": 3}
@@ -99,6 +100,7 @@ def test_a_parameter_out_of_its_range_is_an_error():
         aels_cases._parameter("cpu", np.array([900.0, 2000.0]))
 
 
+@pytest.mark.thorough
 def test_the_queries_and_dataflows_of_the_cep_paper(tmp_path):
     answer = cep_cases.run(quick=True, output=tmp_path)
     assert [row["query"] for row in answer["table_i"]][:2] == ["filter", "sequence of 3"]
@@ -114,6 +116,7 @@ def test_a_query_that_finds_something_else_is_an_error():
         cep_cases._results(wrong, list(range(100, 200)))
 
 
+@pytest.mark.thorough
 def test_what_queries_take_of_this_machine(tmp_path):
     answer = device.run(quick=True, output=tmp_path, seconds=0.1, records=20_000)
     assert len(answer["peak"]) == 21

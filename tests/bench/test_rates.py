@@ -36,6 +36,7 @@ from headwater_bench.experiments.rates.loads import COPIES, Judge, Offered
 from headwater_bench.experiments.rates.scan import running
 from headwater_bench.experiments.rates.serverless import Serverless
 from headwater_bench.experiments.rates.systems import begin
+from waiting import PATIENCE_S
 
 S = 1_000_000_000
 
@@ -81,11 +82,11 @@ def test_dhalion_restarts_with_its_state_and_loses_or_doubles_nothing(flow, sett
     never = {"interval_s": 3600.0, **settings}  # scales by itself
     running = Dhalion(Lap(flow, "dhalion", [(0.0, 2000.0)], 1, settings=never), source, judge)
     try:
-        assert judge.first.wait(60)
+        assert judge.first.wait(PATIENCE_S)
         for step in list(running.instances)[:2]:
             running._scale(step, 3)
         at_ns = now_ns()
-        until = time.monotonic() + 120
+        until = time.monotonic() + PATIENCE_S
         while time.monotonic() < until:  # until it has caught up with what was due while it restarted
             verdict = judge.verdict(source, COPIES[flow], source.began_ns, max(1, (at_ns - source.began_ns) // S), 60.0)
             if verdict["kept"] == 1.0:
@@ -102,8 +103,8 @@ def test_a_serverless_function_that_is_behind_gets_a_process_more_started_cold()
     settings = {"alert_s": 0.0, "interval_s": 0.2, "most": 2}
     running = begin(Lap("pred", "serverless", [(0.0, 3000.0)], 1, settings=settings), source, judge)
     try:
-        assert judge.first.wait(60)
-        until = time.monotonic() + 120
+        assert judge.first.wait(PATIENCE_S)
+        until = time.monotonic() + PATIENCE_S
         while not running.told()["cold_starts"] and time.monotonic() < until:
             time.sleep(0.05)
         # each function began with one process; the first cold start may have come before anything was looked at
@@ -138,12 +139,12 @@ def test_a_lap_runs_in_a_process_of_its_own_and_says_what_came():
 def test_neighbours_end_with_all_that_they_have_started(tmp_path):
     code = f"import os, time\nos.fork()\nopen({str(tmp_path)!r} + f'/{{os.getpid()}}', 'w')\ntime.sleep(60)"
     with running(code, 1):
-        until = time.monotonic() + 30
+        until = time.monotonic() + PATIENCE_S
         while len(list(tmp_path.iterdir())) < 2 and time.monotonic() < until:
             time.sleep(0.02)
     pids = [int(each.name) for each in tmp_path.iterdir()]
     assert len(pids) == 2
-    until = time.monotonic() + 30
+    until = time.monotonic() + PATIENCE_S
     while any(process.began(pid) is not None for pid in pids):
         assert time.monotonic() < until
         time.sleep(0.02)

@@ -40,6 +40,7 @@ STATED = {
 FEWER = {"and": 600, "or": 600, "absence and": 600}
 
 
+@pytest.mark.thorough
 def test_every_query_has_the_selectivity_that_the_table_states(tmp_path: Path) -> None:
     answer = cep.run(output=tmp_path, records=24_000, only=list(STATED))
     found = {name: row["selectivity"] for name, row in answer["queries"].items()}

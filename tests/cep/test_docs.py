@@ -19,7 +19,9 @@ sys.path.append(str(TESTS / "io"))  # for the broker
 def test_the_blocks_of_the_page_run_in_order(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from broker import PATIENCE_S, Broker
+    from broker import Broker
+
+    from waiting import PATIENCE_S
 
     blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
     assert len(blocks) > 5

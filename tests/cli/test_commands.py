@@ -441,7 +441,7 @@ def test_metrics_are_served_at_the_address_that_is_said(typed, tmp_path):
         "    try:\n"
         "        answer = urllib.request.urlopen(f'http://127.0.0.2:{record[\"port\"]}/metrics', timeout=10)\n"
         "    except OSError:\n"
-        "        time.sleep(0.01)\n"
+        "        time.sleep(0.1)\n"
         "        return asked(record, tries - 1) if tries else {'text': ''}\n"
         "    return {'text': answer.read().decode()}\n"
         "def flow():\n"

@@ -16,7 +16,7 @@ from headwater.rate.client import Client
 from headwater.rate.grade import _threads
 from headwater.rate.messages import Ask, End, Granted
 from supervisors import end_supervisor
-from waiting import wait_until
+from waiting import PATIENCE_S, wait_until
 
 FLOW = """
 from headwater import Flow, io
@@ -62,7 +62,7 @@ def test_a_flow_gives_way_while_there_are_promises_and_no_longer(home, tmp_path,
         if os.geteuid() == 0:  # others may not go back, unless they may set a low nice
             wait_until(lambda: policies(running.pid) == {os.SCHED_OTHER}, "the usual priority")
         running.send_signal(signal.SIGINT)
-        said = running.communicate(timeout=120)[1]
+        said = running.communicate(timeout=PATIENCE_S)[1]
     finally:
         client.close()
         running.kill()

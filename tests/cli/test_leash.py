@@ -3,9 +3,11 @@
 import subprocess
 import sys
 
+from waiting import PATIENCE_S
+
 
 def run(program, **given):
-    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, **given)
+    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=PATIENCE_S, **given)
 
 
 def test_a_process_that_ends_while_it_is_held_does_not_break():

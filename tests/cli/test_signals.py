@@ -10,6 +10,7 @@ import pytest
 from headwater import Flow, engine, io
 from headwater.cli.signals import stop_on_signals
 from headwater.engine.lanes.child import other_threads
+from waiting import PATIENCE_S
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -20,7 +21,7 @@ def test_a_signal_before_the_run_is_there_drains_it_as_soon_as_it_is(number, cap
         os.kill(os.getpid(), number)
         run = engine.start(flow)
         started(run)
-        report = run.wait(60)
+        report = run.wait(PATIENCE_S)
     assert report is not None
     assert report.left == 0
     assert report.last.records_in == len(seen.records)

@@ -28,6 +28,7 @@ from headwater.errors import InputError, RunError
 from ports import free_port
 from properties import share_of
 from torn_link import TornLink
+from waiting import PATIENCE_S
 
 ROWS = [{"n": n, "key": f"k{n % 7}", "at": n * 10_000} for n in range(40_000)]
 SCHEMA = {"n": int, "key": str, "at": "time"}
@@ -97,7 +98,7 @@ def test_a_flow_over_two_sites_gives_what_one_engine_gives_however_often_the_lin
     link = torn(cloud.port, seed=seed)
     ends = Ends(barn, cloud, link.port)
     runs = [engine.start(cut.part(site, ends), chunk=20) for site in cut.sites]
-    reports = [run.wait(120) for run in runs]
+    reports = [run.wait(PATIENCE_S) for run in runs]
     assert seed is None or link.cuts > 1
     assert all(report.left == 0 for report in reports)
     assert sorted(map(str, got.records)) == sorted(map(str, expected.records))
@@ -112,15 +113,15 @@ def test_records_wait_while_the_link_is_down_and_sources_are_held_at_the_bound(c
     sent.read("r", io.Items(rows, SCHEMA)).write("w", outlet)
     flow.read("r", Inlet("b", sent.steps["r"].outputs["out"], cloud)).write("w", out)
     receiver, sender = engine.start(flow), engine.start(sent, queue_records=1000, chunk=100)
-    before, until = -1, time.monotonic() + 60
+    before, until = -1, time.monotonic() + PATIENCE_S
     while (read := sender.sample().records_in) != before or (read <= 1000 and time.monotonic() < until):
         before = read  # until it stands still
         time.sleep(0.5)
     assert 1000 < read < 30_000
     assert not out.records
     link.mend()
-    assert sender.wait(60).left == 0
-    assert receiver.wait(60).left == 0
+    assert sender.wait(PATIENCE_S).left == 0
+    assert receiver.wait(PATIENCE_S).left == 0
     assert [row["n"] for row in out.records] == list(range(60_000))
 
 
@@ -140,11 +141,11 @@ def test_at_the_bound_what_is_oldest_is_dropped_and_counted_and_no_source_is_hel
     flow.read("r", Inlet("b", sent.steps["r"].outputs["out"], cloud)).write("w", out)
     how = {"checkpoint": tmp_path / "checkpoint", "every": "50 ms"} if kept == "with checkpoints" else {}
     receiver, sender = engine.start(flow), engine.start(sent, queue_records=1000, chunk=100, **how)
-    assert sender.done.wait(60)  # all were read, though nobody takes anything
+    assert sender.done.wait(PATIENCE_S)  # all were read, though nobody takes anything
     assert sender.sample().records_in == 60_000
     link.mend()
-    report = sender.wait(60)
-    assert receiver.wait(60).left == 0
+    report = sender.wait(PATIENCE_S)
+    assert receiver.wait(PATIENCE_S).left == 0
     dropped, came = report.extra["sinks"]["w"]["dropped"], [row["n"] for row in out.records]
     assert 0 < dropped == 60_000 - len(came)
     assert came == list(range(dropped, 60_000))
@@ -219,7 +220,7 @@ def test_a_site_that_is_revoked_is_hung_up_on_whoever_dials_until_it_shows_anoth
 
 def test_who_has_not_said_which_end_it_is_for_cannot_fill_the_memory(certificates, cloud, caplog):
     context = Identity.of(certificates, "barn").client()
-    plain = socket.create_connection(("127.0.0.1", cloud.port), timeout=60)
+    plain = socket.create_connection(("127.0.0.1", cloud.port), timeout=PATIENCE_S)
     with plain, context.wrap_socket(plain, server_hostname="cloud") as caller:
         caller.sendall(_HEAD.pack(0, 2**29, 0, 0))  # a first word of half a gigabyte
         assert caller.recv(1) == b""  # it is hung up on before that is there
@@ -240,8 +241,8 @@ def test_a_receiver_that_went_back_is_told_what_is_gone(cloud, barn):
     inlet = Inlet("b", sent.steps["r"].outputs["out"], cloud)
     flow.read("r", inlet).write("w", out)
     sending = engine.start(sent)
-    engine.start(flow).wait(60)
-    sending.wait(60)
+    engine.start(flow).wait(PATIENCE_S)
+    sending.wait(PATIENCE_S)
     outlet = Outlet("b", barn, ("127.0.0.1", cloud.port), peer="cloud")
     writer = outlet.open(inlet.schema)
     ((_, sender),) = writer._fan.senders.values()
@@ -299,7 +300,7 @@ def test_who_calls_before_the_other_end_is_there_is_kept_waiting(barn, cloud):
     received = Flow("received")
     received.read("r", Inlet("early", sent.steps["r"].outputs["out"], cloud)).write("in", found)
     engine.run(received)
-    assert sending.wait(60) is not None
+    assert sending.wait(PATIENCE_S) is not None
     assert len(found.records) == 100
     assert len(dialed) == 1  # by the first connection: nobody had to call again
 
@@ -310,17 +311,17 @@ def test_a_sender_leaves_once_the_other_site_is_known_to_be_through(barn, tmp_pa
     outlet = Outlet("last", barn, linger_s=float("inf"), is_through=lambda: bool(through))
     flow.read("r", io.Items(ROWS[:10], SCHEMA)).write("out", outlet)
     sending = engine.start(flow, checkpoint=tmp_path / "sender", every="50 ms")
-    assert sending.done.wait(60)
+    assert sending.done.wait(PATIENCE_S)
     assert sending._closed is False
     waits = threading.Thread(target=sending.wait, daemon=True)
     waits.start()
     through.append(True)  # its last word, that it has all, was lost with the link
-    waits.join(60)
+    waits.join(PATIENCE_S)
     assert not waits.is_alive()
 
 
 def wait_until(met):
-    until_s = time.monotonic() + 60
+    until_s = time.monotonic() + PATIENCE_S
     while not met():
         assert time.monotonic() < until_s
         time.sleep(0.01)

@@ -19,7 +19,7 @@ from headwater.place import Plan
 from properties import examples
 from strategies import build, flows, options, records
 from told import Told
-from waiting import wait_until
+from waiting import PATIENCE_S, wait_until
 
 READINGS = {"n": int, "key": str, "x": float, "at": "time"}
 
@@ -28,7 +28,7 @@ def run_in_parts(flow, sites, **chosen):
     """Run the parts of a flow side by side in this process; return their reports by site."""
     cut, ends = Cut(flow, sites), MemoryEnds()
     runs = {site: engine.start(cut.part(site, ends), **chosen) for site in cut.sites}
-    return {site: run.wait(60) for site, run in runs.items()}
+    return {site: run.wait(PATIENCE_S) for site, run in runs.items()}
 
 
 @examples(50)
@@ -108,7 +108,7 @@ def test_windows_close_at_the_other_site_while_the_stream_goes_on():
     while len(sinks["tumbling"].records) < 2:
         assert run.wait(0.01) is None
     bridge.advance(2**63 - 1)
-    run.wait(60)
+    run.wait(PATIENCE_S)
     assert [row["n"] for row in sinks["tumbling"].records] == [10, 10, 5]
 
 
@@ -209,7 +209,7 @@ def test_a_stream_that_is_silent_at_one_site_holds_nobody_back_at_another_and_co
     assert out.records[1]["n"] == 2
     for each in (one, two):
         each.put(None)
-    assert sum(run.wait(60).late for run in runs.values()) == 0
+    assert sum(run.wait(PATIENCE_S).late for run in runs.values()) == 0
     assert [row["n"] for row in out.records] == [1, 2, 1]
 
 
@@ -228,7 +228,7 @@ def test_a_stream_that_has_come_back_is_waited_for_at_another_site():
     assert len(out.records) == 1
     for each in (one, two):
         each.put(None)
-    assert sum(run.wait(60).late for run in runs.values()) == 0
+    assert sum(run.wait(PATIENCE_S).late for run in runs.values()) == 0
     assert [row["n"] for row in out.records] == [1, 2, 1]
 
 

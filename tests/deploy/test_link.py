@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from headwater.deploy.control.messages import Ping, Report
 from headwater.deploy.site import link
 from headwater.deploy.site.link import Link
+from waiting import PATIENCE_S
 
 REPORT = Report([], 0.0, 0.0, 0)
 
@@ -20,7 +21,7 @@ class Work:
 
     def told(self, message):
         self.begun.set()
-        assert self.may_end.wait(60)
+        assert self.may_end.wait(PATIENCE_S)
         return [message]
 
     def report(self, heard):

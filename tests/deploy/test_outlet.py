@@ -9,6 +9,7 @@ from headwater.data.batch import END, Batch
 from headwater.data.schema import Schema
 from headwater.deploy import Inlet, Links, Outlet
 from headwater.flow.endpoints import Ledger
+from waiting import PATIENCE_S
 
 SCHEMA = Schema.of({"n": int})
 
@@ -78,6 +79,6 @@ def test_a_bridge_whose_stream_has_ended_is_left_once_all_is_there_though_its_pr
     again = opened(linger_s=60.0)
     taking.start()
     again.close()
-    taking.join(60)
+    taking.join(PATIENCE_S)
     assert found == list(range(10))
     assert again.committed == 0

@@ -7,6 +7,7 @@ from headwater.deploy.certificates import Identity, issue
 from headwater.deploy.part import Part, SealedPart, checksum, file_of, read_part, sealed, unpack
 from headwater.deploy.token import make_token, use_token
 from headwater.errors import RunError
+from waiting import PATIENCE_S
 
 FILES = {"tanks.py": b"flow = None\n", "near/by.py": b"x = 1\n"}
 
@@ -94,7 +95,7 @@ def test_sources_that_are_replayed_at_a_rate_come_to_their_end(tmp_path):
     flow = whole_flow(part(flow="counted.py", files={"counted.py": ""}, rate=1e6), tmp_path)
     running = engine.start(flow)
     try:
-        report = running.wait(60)
+        report = running.wait(PATIENCE_S)
         assert report is not None
         assert report.last.records_in == 10
     finally:

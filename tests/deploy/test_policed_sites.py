@@ -156,8 +156,9 @@ def rated(commands):
     return None if found is None else found["flow"]["policy"]["rates_hz"].get("levels")
 
 
-def test_a_cheaper_site_appears_and_is_drained_and_the_policy_moves_the_flow_by_itself(commands, tmp_path):
-    farm(tmp_path)
+def moved_by_itself(commands, folder):
+    """Have a flow run at one site, and a policy move it to a cheaper one that comes; return the coordinator and why."""
+    farm(folder)
     commands.start("up", "farm.toml", "--site", "barn", "--site", "cloud", "--no-namespaces")
     words = (
         "tanks.py:tanks",
@@ -182,6 +183,19 @@ def test_a_cheaper_site_appears_and_is_drained_and_the_policy_moves_the_flow_by_
     )
     assert came["measures"]["money"] == pytest.approx(0.21)
     assert came["undone"] == ""
+    return first, told["why"]
+
+
+def test_a_cheaper_site_appears_and_the_policy_moves_the_flow_by_itself(commands, tmp_path):
+    first, _ = moved_by_itself(commands, tmp_path)
+    (tmp_path / "hurry").touch()
+    assert first.wait(180) == 0, commands.logs()
+    assert as_one_engine_has_it(tmp_path)
+
+
+@pytest.mark.thorough  # what a policy makes of sites that are drained and of moves by hand is shown in test_policies.py
+def test_a_site_is_drained_and_steps_are_moved_by_hand_where_a_policy_looks_after_them(commands, tmp_path):
+    first, why = moved_by_itself(commands, tmp_path)
     os.kill(first.pid, signal.SIGKILL)  # what the policy knows is kept
     first.wait()
     second = commands.start("deploy")
@@ -189,7 +203,7 @@ def test_a_cheaper_site_appears_and_is_drained_and_the_policy_moves_the_flow_by_
     shown = wait_for(lambda: drained(commands, "shed"), commands, "a site that is drained")
     assert next(each["steps"] for each in shown["sites"] if each["name"] == "cloud") == MOVABLE
     policy = described(commands)["flow"]["policy"]
-    assert [each["why"] for each in policy["decisions"]] == [told["why"], "site 'shed' is drained"]
+    assert [each["why"] for each in policy["decisions"]] == [why, "site 'shed' is drained"]
     assert policy["drained"] == ["shed"]
     assert commands.json("drain", "shed", "--open")["flow"]["policy"]["drained"] == []
     wait_for(lambda: at("shed")(commands), commands, "a move back to where it is cheaper")

@@ -7,6 +7,7 @@ import pytest
 
 from headwater.deploy.site.quote import Quote, held_at
 from headwater.errors import RunError
+from waiting import PATIENCE_S
 
 HOUR = 3600.0
 
@@ -37,7 +38,7 @@ def test_a_file_may_have_dates():
 
 
 def asked(quote, met):
-    until_s = time.monotonic() + 60
+    until_s = time.monotonic() + PATIENCE_S
     while not met(quote.at(time.time())):
         assert time.monotonic() < until_s, quote.why
         time.sleep(0.01)

@@ -20,6 +20,7 @@ from headwater.engine.checkpoint.store import Store
 from headwater.errors import PlacementError
 from headwater.flow.flow import DEAD_LETTERS
 from headwater.serve.home import FlowHome
+from waiting import PATIENCE_S
 
 SITES = ("barn", "cloud", "office")
 ROWS = [{"n": n, "key": f"k{n % 7}", "at": n * 10_000} for n in range(6000)]
@@ -159,7 +160,9 @@ def test_a_flow_that_is_cut_anew_gives_what_one_engine_gives(tmp_path, monkeypat
                 changing = [site for site in runs if site not in on]
                 for site in chance.sample(changing, len(changing)):
                     runs[site].stop()
-                    assert runs[site].wait(60) is not None  # none has come to its end, so none waits for another
+                    assert (
+                        runs[site].wait(PATIENCE_S) is not None
+                    )  # none has come to its end, so none waits for another
                 move(flow, before, sites, tmp_path / "taken" / str(generation), homes, on)
                 ends.made = [end for end in ends.made if not is_over(end)]
             before = sites, homes
@@ -172,9 +175,9 @@ def test_a_flow_that_is_cut_anew_gives_what_one_engine_gives(tmp_path, monkeypat
             if generation == 3:
                 hurry.touch()
                 with ThreadPoolExecutor(len(runs)) as pool:  # each makes its last checkpoint while others wait for it
-                    assert all(pool.map(lambda run: run.wait(60), runs.values()))
+                    assert all(pool.map(lambda run: run.wait(PATIENCE_S), runs.values()))
             else:
-                until = time.monotonic() + 30
+                until = time.monotonic() + PATIENCE_S
                 source, seen = runs[sites["r"]], (generation + 1) * chance.randrange(100, 300)
                 while source.sample().steps["r"].records_out < seen and time.monotonic() < until:
                     time.sleep(0.01)
@@ -196,7 +199,7 @@ def begin_and_stop(cut, homes):
         runs = [engine.start(cut.part(site, ends), checkpoint=homes[site], every="50 ms") for site in cut.sites]
         for run in runs:
             run.stop()
-        assert all(run.wait(60) is not None for run in runs)
+        assert all(run.wait(PATIENCE_S) is not None for run in runs)
     finally:
         for each in links.values():
             each.close()

@@ -199,6 +199,7 @@ def test_steps_move_and_nothing_is_lost_whoever_is_killed_meanwhile(commands, tm
     assert "has ended with this very plan, and nothing is run" in refused  # though its steps were moved since
 
 
+@pytest.mark.thorough  # test_at_rest.py and test_bridge.py show it of a coordinator and of a bridge
 def test_a_site_that_is_revoked_is_cut_off_and_goes_on_with_a_new_token(commands, tmp_path):
     plan = farm(tmp_path)
     sites = {name: site(commands, name) for name in ("barn", "shed", "cloud")}

@@ -53,6 +53,7 @@ def settled(commands, at):
 
 
 @pytest.mark.spark
+@pytest.mark.thorough  # test_recut.py takes steps to Spark and back without processes
 def test_a_step_with_state_moves_to_spark_and_back(commands, tmp_path):
     pytest.importorskip("pyspark")
     (tmp_path / "tanks.py").write_text(slow_flow(tmp_path, 100, COUNTS))

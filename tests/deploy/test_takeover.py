@@ -21,9 +21,9 @@ from headwater.spark.seeds import waiting_in
 from headwater.spark.sources.kafka import KafkaReading
 from killed import running
 from moved_flow import built, write_inputs, written
+from waiting import PATIENCE_S
 
 RECORDS = 1500
-PATIENCE_S = 60
 NUMBERS = {"n": int}
 
 

@@ -26,6 +26,7 @@ def told(commands, name, word):
     wait_for(lambda: word in whys(commands).get(name, ""), commands, f"a word of '{name}'")
 
 
+@pytest.mark.thorough  # test_at_rest.py and test_sites.py tell them so where no flow runs
 def test_who_is_wrong_is_told_while_a_flow_runs_which_loses_nothing(commands, tmp_path):
     deploy = started(commands, tmp_path, "--no-namespaces")
     state = StateFolder(tmp_path / ".headwater" / "deploy")
@@ -66,7 +67,8 @@ def test_who_is_wrong_is_told_while_a_flow_runs_which_loses_nothing(commands, tm
     assert as_one_engine_has_it(tmp_path)
 
 
-@pytest.mark.parametrize("how", ["silent", pytest.param("reset", marks=pytest.mark.thorough)])
+@pytest.mark.thorough  # tests/deploy/local cuts links of sites without a flow, test_bridge.py those of a flow
+@pytest.mark.parametrize("how", ["silent", "reset"])
 def test_a_link_is_cut_and_mended_and_nothing_is_lost(commands, tmp_path, how):
     deploy = started(commands, tmp_path)
     if "as root" in commands.run("link", "mend", code=None):
@@ -90,7 +92,7 @@ def test_a_link_is_cut_and_mended_and_nothing_is_lost(commands, tmp_path, how):
 def test_without_networks_of_their_own_no_link_is_cut(commands, tmp_path):
     assert "no 'headwater up' runs with this state folder" in commands.run("link", "cut", "barn", code=2)
     farm(tmp_path)
-    up = commands.start("up", "farm/farm.toml", "--no-namespaces")
+    up = commands.start("up", "farm/farm.toml", "--site", "barn", "--no-namespaces")
     wait_for(lambda: "sites run" in up.log.read_text(), commands, "sites")
     said = " ".join(commands.run("link", "cut", "barn", code=2).split())
     assert "no link can be cut: sites have networks of their own as root, without --no-namespaces" in said
@@ -106,7 +108,8 @@ time.time_ns = lambda: nanoseconds() + {off_s} * 10**9
 """
 
 
-@pytest.mark.parametrize("off_s", [3600, pytest.param(-3600, marks=pytest.mark.thorough)])
+@pytest.mark.thorough  # test_machine.py has it told without processes
+@pytest.mark.parametrize("off_s", [3600, -3600])
 def test_a_site_whose_clock_is_off_by_an_hour_is_told_and_nothing_is_lost_or_late(commands, tmp_path, off_s):
     (tmp_path / "clock").mkdir()
     (tmp_path / "clock" / "sitecustomize.py").write_text(CLOCK.format(off_s=off_s))
@@ -148,7 +151,8 @@ def fill(path: Path) -> None:
 
 
 #: which sends, or sends and receives
-@pytest.mark.parametrize("full", [pytest.param("barn", marks=pytest.mark.thorough), "shed"])
+@pytest.mark.thorough  # test_full_disk.py of the engine shows it of a run, test_machine.py that it is told
+@pytest.mark.parametrize("full", ["barn", "shed"])
 def test_a_site_whose_disk_is_full_says_so_and_goes_on_when_there_is_room(commands, tmp_path, small_disk, full):
     plan = farm(tmp_path)
     deploy = commands.start("deploy", plan, "--within", "180s")
@@ -166,6 +170,7 @@ def test_a_site_whose_disk_is_full_says_so_and_goes_on_when_there_is_room(comman
     assert as_one_engine_has_it(tmp_path)
 
 
+@pytest.mark.thorough  # test_work.py shows it of a site alone
 def test_a_site_whose_disk_is_full_takes_no_step_and_the_flow_goes_on(commands, tmp_path, small_disk):
     plan = farm(tmp_path)
     deploy = commands.start("deploy", plan, "--within", "180s")

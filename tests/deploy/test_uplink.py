@@ -12,7 +12,7 @@ from headwater.deploy.bridge_ends import BridgeEnds, note_revoked, read_revoked
 from headwater.deploy.cut import Crossing
 from headwater.deploy.part import Part
 from headwater.errors import FlowError, RunError
-from waiting import wait_until
+from waiting import PATIENCE_S, wait_until
 
 
 @pytest.mark.parametrize(
@@ -160,11 +160,11 @@ def test_records_wait_for_their_hours_and_all_come_then():
         )
         taken.read("r", Inlet("r", sent.steps["r"].outputs["out"], cloud)).write("in", found)
         runs = [engine.start(taken), engine.start(sent)]
-        assert runs[1].done.wait(60)
+        assert runs[1].done.wait(PATIENCE_S)
         assert found.records == []
         minute[0] = 60
         barn._loop.call_soon_threadsafe(barn.pump)
-        assert all(run.wait(60) is not None for run in reversed(runs))
+        assert all(run.wait(PATIENCE_S) is not None for run in reversed(runs))
         assert found.records == rows
     finally:
         barn.close(), cloud.close()

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from headwater import Flow, Tumbling, agg, engine, io
-from waiting import wait_until
+from waiting import PATIENCE_S, wait_until
 
 HOUR_NS = 3600 * 10**9
 SCHEMA = {"n": int, "at": "time"}
@@ -38,7 +38,7 @@ def test_a_clock_that_is_set_changes_neither_pace_nor_windows_nor_latency(on, of
     windows = generated.event_time("t", "at").key_by().window("w", Tumbling("50 ms"), n=agg.count())
     windows.write("out", out)
     run = engine.start(flow, on=on)
-    report = run.wait(60)
+    report = run.wait(PATIENCE_S)
     if report is None:
         run.abort()
         run.wait()
@@ -69,7 +69,7 @@ def test_windows_of_processing_time_go_on_closing_after_a_clock_was_set_forward_
     calls.key_by().window("w", Tumbling("20 ms", time="processing"), n=agg.count()).write("out", out)
     run = engine.start(flow, on=on)
     try:
-        wait_until(lambda: sum(row["n"] for row in out.records) > 400, seconds=60)
+        wait_until(lambda: sum(row["n"] for row in out.records) > 400)
     finally:
         run.stop()
         report = run.wait()

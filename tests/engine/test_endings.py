@@ -15,6 +15,7 @@ import headwater
 from headwater import Batch, Flow, col, engine, io
 from headwater.errors import RunError
 from headwater.operators import Operator
+from waiting import PATIENCE_S
 
 RUNNERS = ["engine", "threads"]
 NUMBERS = io.Items([{"n": n} for n in range(1000)])
@@ -113,12 +114,12 @@ def test_a_step_that_hangs_when_it_is_closed_is_named_and_left_behind(on):
 
     def hang():
         closing.set()
-        never.wait(60)
+        never.wait(PATIENCE_S)
 
     flow = Flow("closing")
     flow.read("r", NUMBERS).apply("slow", lambda: Closing(hang)).write("w", io.Discard())
     running = engine.start(flow, on=on, grace_s=0.2)
-    threading.Thread(target=lambda: (closing.wait(60), running.abort())).start()
+    threading.Thread(target=lambda: (closing.wait(PATIENCE_S), running.abort())).start()
     with pytest.raises(RunError, match=r"step 'slow' did not finish closing within 0\.2 s") as raised:
         running.wait()
     assert raised.value.report.last.records_out["w"] == raised.value.report.last.records_in
@@ -151,7 +152,7 @@ def test_a_step_that_hangs_is_named_and_the_run_is_over_without_it(on):
     flow = Flow("hangs")
     flow.read("r", NUMBERS).apply("stuck", Hangs).write("w", io.Discard())
     run = engine.start(flow, on=on, grace_s=0.2)
-    assert inside.wait(60)
+    assert inside.wait(PATIENCE_S)
     run.stop()
     assert run.wait(0.05) is None
     run.abort()
@@ -189,7 +190,7 @@ def test_a_step_that_hangs_may_end_the_run(on):
     released = threading.Event()
 
     def stuck(record):
-        released.wait(60)
+        released.wait(PATIENCE_S)
         return record
 
     with pytest.raises(
@@ -238,7 +239,7 @@ except KeyboardInterrupt:
 @pytest.mark.parametrize("on", RUNNERS)
 def test_an_interrupt_of_a_script_ends_its_run(on):
     # in a process of its own: what an interrupt does to one that runs tests is not ours to say
-    ended = subprocess.run([sys.executable, "-c", INTERRUPTED, on], capture_output=True, text=True, timeout=60)
+    ended = subprocess.run([sys.executable, "-c", INTERRUPTED, on], capture_output=True, text=True, timeout=PATIENCE_S)
     assert ended.stdout.split()[:1] == ["interrupted"], ended.stderr
 
 
@@ -296,7 +297,7 @@ def test_three_signals_end_a_command_whose_step_keeps_the_interpreter_to_itself(
             process.send_signal(signal.SIGINT)
             while waits(process, signal.SIGINT):  # the system makes one of two that come at once
                 time.sleep(0.01)
-        process.communicate(timeout=60)
+        process.communicate(timeout=PATIENCE_S)
     finally:
         process.kill()
         process.communicate()
@@ -320,7 +321,7 @@ def test_signals_end_a_command_whose_step_hangs(on, how, signals, tmp_path):
             process.send_signal(number)
             if len(said) < 2:  # the third leaves without a word
                 said.append(process.stderr.readline())
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=PATIENCE_S)
     finally:
         process.kill()
     assert "draining" in said[0]

@@ -14,7 +14,7 @@ from headwater.engine import closing
 from headwater.errors import NoRoomError, RunError
 from headwater.io import parquet, table
 from headwater.io.files import explained
-from waiting import wait_until
+from waiting import PATIENCE_S, wait_until
 
 SCHEMA = Schema.of({"n": int})
 COUNT = 3000
@@ -105,7 +105,7 @@ def test_a_run_that_is_told_to_stop_does_not_wait_for_room_for_ever(on, disk, ca
     wait_until(lambda: "sink w waits until there is room" in caplog.text)
     run.stop()
     with pytest.raises(RunError, match=r"sink 'w' found its disk full, and no room for 0\.3 s after") as ended:
-        run.wait(60)
+        run.wait(PATIENCE_S)
     report = ended.value.report
     assert report.left > 0
     assert len(written(out)) == report.last.records_out["w"]

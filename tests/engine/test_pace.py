@@ -20,7 +20,7 @@ from headwater.engine.scheduler.batch_size import UNCOMPILED
 from headwater.engine.workers import WorkerPool
 from headwater.operators import Operator
 from slow_compiler import slow_compiler
-from waiting import wait_until
+from waiting import PATIENCE_S, wait_until
 
 RUNNERS = ["engine", "threads"]
 run_module = sys.modules[engine.EngineRun.__module__]  # `engine.run` is the function
@@ -158,7 +158,7 @@ def test_a_step_does_not_hang_while_its_kernels_are_being_compiled(on, compiler,
     class Slow(Twice):
         def process(self, batch, port):
             made = super().process(batch, port)
-            released.wait(60)
+            released.wait(PATIENCE_S)
             return made
 
     flow = Flow("slow")

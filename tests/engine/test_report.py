@@ -6,6 +6,7 @@ import pytest
 
 from headwater import Flow, Tumbling, agg, engine, io
 from headwater.engine.checkpoint.listing import summaries
+from waiting import PATIENCE_S
 
 
 def test_a_printed_report_is_a_table_of_steps_with_what_was_lost():
@@ -33,7 +34,7 @@ def test_a_sample_says_how_far_event_time_has_come_at_each_step_that_knows():
     timed = flow.read("made", made).event_time("clock", "at", lateness="1 s")
     timed.key_by("k").window("second", Tumbling("1 s"), n=agg.count()).write("out", io.Discard())
     run = engine.start(flow)
-    end_s = time.monotonic() + 60
+    end_s = time.monotonic() + PATIENCE_S
     while not {"clock", "second"} <= run.sample().watermarks_us.keys() and time.monotonic() < end_s:
         time.sleep(0.02)
     marks = run.sample().watermarks_us

@@ -21,7 +21,7 @@ from headwater.operators.event_time_lookahead import EventTimeLookahead
 from headwater.operators.time import EventTimeOperator
 from killed import killed_until
 from split_source import SCHEMA, START, Splits, counted, hour_in, lines, plainly, windows_in
-from waiting import wait_until
+from waiting import PATIENCE_S, wait_until
 
 S = 1_000_000
 DAY_US = 86_400 * S
@@ -107,7 +107,7 @@ def test_splits_that_are_empty_or_read_to_their_end_do_not_stop_the_windows(tmp_
         wait_until(lambda: windows_in(out) == expected, "all windows but the last")
     finally:
         run.stop()
-        run.wait(60)
+        run.wait(PATIENCE_S)
     assert lines(out.with_name("late.jsonl")) == []
 
 

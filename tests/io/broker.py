@@ -9,8 +9,7 @@ from contextlib import suppress
 from unittest.mock import patch
 
 from ports import free_port
-
-PATIENCE_S = 60
+from waiting import PATIENCE_S
 
 
 class Broker:

@@ -12,8 +12,8 @@ import psutil
 import pytest
 
 from ports import free_port
+from waiting import PATIENCE_S
 
-PATIENCE_S = 60
 PROGRAM = shutil.which("mosquitto") or shutil.which("mosquitto", path="/usr/sbin:/usr/local/sbin")
 
 

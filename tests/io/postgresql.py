@@ -4,8 +4,6 @@ import pytest
 
 from headwater_bench.servers import NotHereError, postgresql
 
-PATIENCE_S = 60
-
 
 class Postgresql(postgresql.Postgresql):
     def __init__(self):

@@ -3,8 +3,7 @@
 import time
 
 from headwater import engine
-
-PATIENCE_S = 60
+from waiting import PATIENCE_S
 
 
 def rows_of(reader, limit):

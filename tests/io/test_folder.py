@@ -9,11 +9,12 @@ import time
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from reading import PATIENCE_S, taken
+from reading import taken
 
 from headwater import Flow, engine, io
 from headwater.errors import FlowError, InputError
 from killed import killed_until
+from waiting import PATIENCE_S
 
 FIELDS = {"n": int}
 OLD_S = 1_000_000_000

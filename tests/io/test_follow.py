@@ -7,11 +7,12 @@ import threading
 import time
 
 import pytest
-from reading import PATIENCE_S, taken
+from reading import taken
 
 from headwater import Flow, engine, io
 from headwater.errors import FlowError, InputError
 from killed import killed_until
+from waiting import PATIENCE_S
 
 FIELDS = {"n": int}
 

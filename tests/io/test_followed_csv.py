@@ -9,9 +9,9 @@ import pytest
 
 from headwater import Flow, engine, io
 from headwater.errors import FlowError, InputError
+from waiting import PATIENCE_S
 
 FIELDS = {"n": int, "said": str}
-PATIENCE_S = 60
 
 
 def add(path, text):

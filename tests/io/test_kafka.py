@@ -23,9 +23,8 @@ from headwater_bench.servers.kafka import JARS, broker
 from kafka_backlog import backlog_of, closed, fill_splits, value_of
 from killed import killed_until
 from split_source import counted, hour_in, lines, plainly, windows_in
-from waiting import wait_until
+from waiting import PATIENCE_S, wait_until
 
-PATIENCE_S = 60
 pytestmark = pytest.mark.skipif(not list(JARS.glob("kafka_2*.jar")), reason=f"no jars of Kafka in {JARS}")
 
 
@@ -137,7 +136,7 @@ def test_a_flow_that_is_killed_has_every_record_in_the_topic_once(servers, topic
     )
     assert kills
     # a broker says that it commits, and lets readers see it a moment later
-    wait_until(lambda: len(held(servers, topic)) >= 20_000, "what was committed", seconds=60)
+    wait_until(lambda: len(held(servers, topic)) >= 20_000, "what was committed")
     assert sorted(json.loads(message.value())["n"] for message in held(servers, topic)) == list(range(20_000))
 
 
@@ -201,7 +200,7 @@ def test_a_micro_batch_of_spark_is_in_the_topic_once_whenever_its_driver_is_kill
     again.write(of(range(30, 40)))
     again.commit(2)
     again.close()
-    wait_until(lambda: len(held(servers, topic)) >= 40, "what was committed", seconds=60)
+    wait_until(lambda: len(held(servers, topic)) >= 40, "what was committed")
     found = held(servers, topic)
     assert sorted(json.loads(message.value())["n"] for message in found) == list(range(40))
     assert {message.key() for message in found} == {f"k{n}".encode() for n in range(5)}

@@ -8,14 +8,14 @@ from threading import Event
 from typing import Any, NamedTuple
 
 import pytest
-from broker import PATIENCE_S, Broker, Link, ScriptedBroker
+from broker import Broker, Link, ScriptedBroker
 
 from headwater import Flow, engine
 from headwater.data.batch import CREATED, EMITTED, Batch
 from headwater.data.schema import Schema
 from headwater.errors import InputError
 from headwater.io import Collect, Items, Mqtt
-from waiting import wait_until
+from waiting import PATIENCE_S, wait_until
 
 SCHEMA = Schema.of({"id": str, "n": int})
 QUICK = {"retry": "50 ms", "username": "tester"}

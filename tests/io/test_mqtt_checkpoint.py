@@ -9,11 +9,12 @@ import time
 from collections import Counter
 
 import pytest
-from mosquitto import PATIENCE_S, PROGRAM, heard
+from mosquitto import PROGRAM, heard
 
 from headwater import Flow, col, engine, io
 from headwater.io.mqtt.reader import MqttReader
 from killed import killed_until, running
+from waiting import PATIENCE_S
 
 pytestmark = pytest.mark.skipif(PROGRAM is None, reason="mosquitto is not installed")
 

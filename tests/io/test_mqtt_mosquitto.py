@@ -8,14 +8,14 @@ from contextlib import suppress
 from itertools import count
 
 import pytest
-from mosquitto import PATIENCE_S, PROGRAM, Mosquitto, heard
+from mosquitto import PROGRAM, Mosquitto, heard
 
 from headwater.data.batch import Batch
 from headwater.data.schema import Schema
 from headwater.errors import InputError
 from headwater.io import Mqtt, Will
 from headwater.io.mqtt import packets
-from waiting import wait_until
+from waiting import PATIENCE_S, wait_until
 
 pytestmark = pytest.mark.skipif(PROGRAM is None, reason="mosquitto is not installed")
 

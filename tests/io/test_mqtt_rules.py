@@ -15,9 +15,8 @@ from headwater.errors import InputError
 from headwater.io import Mqtt
 from headwater.io.mqtt import packets
 from headwater.io.mqtt.reasons import reason
-from waiting import wait_until
+from waiting import PATIENCE_S, wait_until
 
-PATIENCE_S = 60
 SCHEMA = Schema.of({"n": int})
 
 

@@ -18,6 +18,7 @@ def small_aels(tmp_path_factory):
     return answer, output
 
 
+@pytest.mark.thorough
 def test_aels_has_its_keys_and_no_time_violation(small_aels):
     answer, output = small_aels
     keys = {"runs", "over_600_s", "seconds_250500x50", "seconds_10m", "gain_over_cloud_only", "gain_over_tcep"}
@@ -29,6 +30,7 @@ def test_aels_has_its_keys_and_no_time_violation(small_aels):
     assert {p.name for p in output.iterdir()} == {"aels.csv", "aels.txt", *drawn}
 
 
+@pytest.mark.thorough
 def test_aels_finds_the_gains_of_the_paper_and_best_is_never_worse(small_aels):
     answer, _ = small_aels
     assert answer["best_at_least_as_good"] == 1.0
@@ -38,6 +40,7 @@ def test_aels_finds_the_gains_of_the_paper_and_best_is_never_worse(small_aels):
     assert all(row[name] is None or row[name] > -1e-6 for row in answer["optimality"] for name in aels.STRATEGIES)
 
 
+@pytest.mark.thorough
 def test_every_strategys_placement_is_played_and_comes_out_as_expected(small_aels):
     answer, output = small_aels
     with (output / "aels.csv").open() as file:
@@ -59,6 +62,7 @@ def test_latency_that_is_not_what_the_model_expects_is_an_error():
         aels.run(quick=True, time_s=0.0)
 
 
+@pytest.mark.thorough
 def test_what_is_predicted_is_what_is_simulated(small_aels):
     answer, _ = small_aels
     assert answer["simulated"]["cases"] == 26

@@ -19,6 +19,7 @@ from headwater.rate import process
 from headwater.rate.client import board
 from headwater.rate.windows import DIED
 from supervisors import supervisor_pid
+from waiting import PATIENCE_S
 
 KEEP = "import sys\nfrom headwater.rate.keeper import keep\nsys.exit(keep('program:main', sys.argv[1:]))"
 
@@ -79,7 +80,7 @@ def test_a_lane_has_what_its_keeper_has_and_is_in_a_session_of_its_own(program, 
         "two",
         cwd=tmp_path / "elsewhere",
     )
-    out, err = started.communicate("all of it", timeout=120)
+    out, err = started.communicate("all of it", timeout=PATIENCE_S)
     assert started.returncode == 7, err
     assert err == "and an error\n"
     said = json.loads(out)
@@ -97,12 +98,12 @@ def test_a_lane_has_what_its_keeper_has_and_is_in_a_session_of_its_own(program, 
 
 def test_all_lanes_of_a_folder_have_one_warm_parent(program):
     text = "import os\ndef main():\n    print(os.getppid())"
-    first, second = (program(text).communicate(timeout=120)[0] for _ in range(2))
+    first, second = (program(text).communicate(timeout=PATIENCE_S)[0] for _ in range(2))
     assert first == second != ""
 
 
 def test_an_error_is_told_as_python_tells_it(program):
-    out, err = program("def main():\n    raise ValueError('no such thing')").communicate(timeout=120)
+    out, err = program("def main():\n    raise ValueError('no such thing')").communicate(timeout=PATIENCE_S)
     assert out == ""
     assert "ValueError: no such thing" in err
     assert "starts again" not in err
@@ -121,7 +122,7 @@ def test_signals_reach_the_lane_and_its_end_is_the_keepers(program):
     )
     assert started.stdout.readline() == "ready\n"
     started.terminate()
-    assert started.wait(60) == 3
+    assert started.wait(PATIENCE_S) == 3
 
 
 def test_a_signal_from_before_there_is_a_lane_waits_for_it_and_there_until_it_can_be_heard(program):
@@ -163,7 +164,7 @@ def test_a_lane_that_died_starts_again_but_not_for_ever(program, tmp_path):
         """,
         cwd=tmp_path,
     )
-    _, err = started.communicate(timeout=120)
+    _, err = started.communicate(timeout=PATIENCE_S)
     assert started.returncode == 1
     assert (tmp_path / "deaths").read_text().split() == ["0", "1", "2", "3", "4", "5"]
     assert "was killed by SIGKILL, and starts again in 0.1 s" in err
@@ -182,7 +183,7 @@ def test_a_lane_that_ends_without_a_last_word_has_died_and_its_status_is_told(pr
         """,
         cwd=tmp_path,
     )
-    out, err = started.communicate(timeout=120)
+    out, err = started.communicate(timeout=PATIENCE_S)
     assert (started.returncode, out) == (0, "again\n")
     assert "ended with status 3 without a last word, and starts again in 0.1 s" in err
 
@@ -197,7 +198,7 @@ def test_lanes_outlive_their_warm_parent_and_end_as_they_do(program):
     until(lambda: process.began(parent) is None)
     started.stdin.write("go on\n")
     started.stdin.flush()
-    assert started.wait(60) == 5
+    assert started.wait(PATIENCE_S) == 5
 
 
 RATE_HZ = 500
@@ -252,7 +253,7 @@ def test_a_killed_lane_goes_on_from_its_checkpoint_with_its_cores_and_says_which
     seen = before.kept + before.broken
     until(lambda: [each for each in board(home).lanes if each.kept + each.broken > seen + 2])
     running.send_signal(signal.SIGINT)  # which its lane gets, and drains
-    out, err = running.communicate(timeout=120)
+    out, err = running.communicate(timeout=PATIENCE_S)
     assert running.returncode == 0, err
     assert f"process {before.pid}) was killed by SIGKILL, and starts again" in err
     promise = json.loads(out)["promise"]
@@ -275,7 +276,7 @@ def test_a_supervisor_that_is_killed_finds_the_lane_and_its_keeper_again(numbers
     after = until(lambda: (found := board(home)) and [each for each in found.lanes if each.restarts])[0]
     assert (after.id, after.cores) == (before.id, before.cores)
     running.send_signal(signal.SIGTERM)
-    _, err = running.communicate(timeout=120)
+    _, err = running.communicate(timeout=PATIENCE_S)
     assert running.returncode == 0, err
 
 
@@ -319,7 +320,7 @@ def test_two_lanes_are_had_from_a_terminal_too_where_it_is_shown_that_they_are_a
     try:
         running = numbers("--profile", "two.json", "--for", "2s", stderr=theirs)
         os.close(theirs)
-        out, _ = running.communicate(timeout=120)
+        out, _ = running.communicate(timeout=PATIENCE_S)
         said = os.read(ours, 65536).decode()
     finally:
         os.close(ours)
@@ -339,6 +340,6 @@ def test_one_of_several_lanes_that_dies_without_a_checkpoint_has_all_of_them_sta
     after = until(lambda: (found := board(home)) and [each for each in found.lanes if each.restarts])[0]
     assert (after.id, after.lanes, after.cores) == (before.id, 2, before.cores)
     running.send_signal(signal.SIGTERM)
-    _, err = running.communicate(timeout=120)
+    _, err = running.communicate(timeout=PATIENCE_S)
     assert running.returncode == 0, err
     assert "ended with status 1 without a last word, and starts again in 0.1 s" in err

@@ -23,6 +23,7 @@ from headwater.rate.messages import Granted
 from headwater.rate.reservation import Reservation
 from headwater.rate.windows import DIED
 from kept_flow import flow, held
+from waiting import PATIENCE_S
 
 SPLIT = Path(__file__).parent / "split.py"
 CONTRACT = Contract(1000.0, 1.0)
@@ -68,7 +69,7 @@ def test_more_than_a_lane_may_have_is_kept_by_two_with_the_results_of_one(split,
     assert (lane.lanes, round(lane.cores, 2), lane.pid) == (2, 1.2, pids[0])
     groups = {Path(f"/proc/{pid}/cgroup").read_text() for pid in pids}
     assert len(groups) == 1  # what is reserved is for both
-    out, err = running.communicate(timeout=120)
+    out, err = running.communicate(timeout=PATIENCE_S)
     assert running.returncode == 0, err
     promise = json.loads(out)
     assert promise["lanes"] == 2
@@ -82,7 +83,7 @@ def test_the_windows_in_which_one_of_the_lanes_died_say_so(split, home, tmp_path
     running, pids = split(1.2, 400, tmp_path / "kept")
     until(lambda: [each for each in board(home).lanes if each.kept])
     os.kill(pids[1], signal.SIGKILL)
-    out, err = running.communicate(timeout=120)
+    out, err = running.communicate(timeout=PATIENCE_S)
     assert running.returncode == 0, err
     assert json.loads(out)["causes"].get(DIED, 0) >= 1, out
     assert held(tmp_path) == undisturbed

@@ -34,6 +34,7 @@ from headwater.rate.messages import Ask, Board, End, Findings, Granted, Noted, R
 from headwater.rate.reservation import Reservation
 from headwater.rate.supervisor import Supervisor, serve
 from supervisors import supervisor_pid
+from waiting import PATIENCE_S
 
 CONTRACT = Contract(1000.0, 0.05)
 SHARED = Grade("shared", "as everybody", "be root")
@@ -294,7 +295,7 @@ def test_a_machine_s_supervisor_that_takes_up_no_call_is_not_waited_for(tmp_path
         found = []
         looks = threading.Thread(target=lambda: found.append(home_of.folder()), daemon=True)
         looks.start()
-        looks.join(120)
+        looks.join(PATIENCE_S)
         assert found == [tmp_path]
         with pytest.raises(RateError, match="it is stopped, or hangs"):
             board(tmp_path)

@@ -39,6 +39,7 @@ def result(tmp_path_factory) -> tuple[dict, Path]:
     return answer, folder
 
 
+@pytest.mark.thorough
 def test_the_answer_has_the_keys_that_scripts_rely_on(result):
     answer, _ = result
     for flow in ("pred", "train"):
@@ -53,6 +54,7 @@ def test_the_answer_has_the_keys_that_scripts_rely_on(result):
     assert {"parse", "dtc", "mlr", "average", "error", "publish"} == set(answer["pred"]["step_cost_us"])
 
 
+@pytest.mark.thorough
 def test_every_case_is_written_and_drawn(result):
     answer, folder = result
     with (folder / "riot.csv").open() as lines:

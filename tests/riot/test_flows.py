@@ -28,6 +28,7 @@ from headwater_bench.riot.pred import pred
 from headwater_bench.riot.sources import MESSAGES, Messages, repeated
 from headwater_bench.riot.stats import stats
 from headwater_bench.riot.train import generated_table, train, triggers
+from waiting import PATIENCE_S
 
 COUNT = 600
 
@@ -235,7 +236,7 @@ def test_models_that_train_writes_reach_a_running_pred(tmp_path):
     running = engine.start(pred(Messages("CITY", 200), updates=ModelFolder(tmp_path, "20 ms"), models=tmp_path))
     try:
         engine.run(train(triggers(1e9, count=3), models=tmp_path))
-        until = time.monotonic() + 60
+        until = time.monotonic() + PATIENCE_S
         while (loaded := running.sample().steps["load"].records_out) < 6:
             assert time.monotonic() < until, f"only {loaded} models arrived"
             time.sleep(0.02)

@@ -61,6 +61,7 @@ def _observations_in_order(file):
     return [(message, sorted(group)) for message, group in groups]
 
 
+@pytest.mark.thorough  # that they are the engine's is shown above, and that the engine's are golden in tests/riot
 @pytest.mark.usefixtures("spark")
 @pytest.mark.skipif(FOLDER is None, reason="the benchmark's files are not here")
 @pytest.mark.parametrize("name", FLOWS)

@@ -19,6 +19,7 @@ from headwater.serve.openapi import openapi_document
 from headwater.serve.routes import ROUTES, Request, answer_request
 from headwater.serve.schemas import SCHEMAS
 from headwater.serve.service import Service
+from waiting import PATIENCE_S
 
 TOKEN = "a-token-of-enough-letters"
 STREAMS = {route.path for route in ROUTES if route.kind == "text/event-stream"}
@@ -37,12 +38,12 @@ def server(tmp_path_factory):
         with Server(service, "127.0.0.1", 0, TOKEN, ["gateway.local"]) as server:
             threading.Thread(target=server.serve_forever, daemon=True).start()
             service.start()
-            end = time.monotonic() + 60
+            end = time.monotonic() + PATIENCE_S
             while not service.ready and time.monotonic() < end:
                 time.sleep(0.01)
             yield server
             service.shut()
-            assert service.ended.wait(60)
+            assert service.ended.wait(PATIENCE_S)
             server.shutdown()
         home.leave()
 
@@ -51,7 +52,7 @@ def server(tmp_path_factory):
 def ask(server):
     def ask(path, method="GET", body=None, **head):
         address, port = server.server_address[:2]
-        line = http.client.HTTPConnection(address, port, timeout=30)
+        line = http.client.HTTPConnection(address, port, timeout=PATIENCE_S)
         usual = {"Authorization": f"Bearer {TOKEN}"}
         line.request(method, path, body, {k: v for k, v in (usual | head).items() if v is not None})
         answer = line.getresponse()

@@ -9,8 +9,8 @@ import pytest
 from headwater.serve.child import COMMAND
 from headwater.serve.messages import Assignment, line
 from headwater.serve.settings import Settings
+from waiting import PATIENCE_S
 
-PATIENCE_S = 30
 SLOW = """
 import pathlib, time
 pathlib.Path({began!r}).touch()

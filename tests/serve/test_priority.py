@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from headwater.serve import priority
+from waiting import PATIENCE_S
 
 _CHILD = """
 import os, threading
@@ -30,7 +31,7 @@ def test_a_process_that_was_put_aside_comes_back_with_all_its_threads():
     command = [sys.executable, "-c", _CHILD]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
         priority.lower_priority(child.pid)
-        said, _ = child.communicate("\n", timeout=60)
+        said, _ = child.communicate("\n", timeout=PATIENCE_S)
     assert said.splitlines() == [f"[{usual + 5}, {usual + 5}]", f"[{usual}, {usual}]"]
 
 

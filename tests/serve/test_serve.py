@@ -12,6 +12,8 @@ from urllib.parse import urlsplit
 import psutil
 import pytest
 
+from waiting import PATIENCE_S
+
 QUICK = "every = '300 ms'"
 NUMBERS = """
 from headwater import Count, Flow, agg, col, io
@@ -319,7 +321,7 @@ def test_what_can_be_read_of_a_flow(serving, tmp_path):
     assert 'headwater_flow_up{flow="numbers",state="running"} 1.0' in metrics
 
     at = urlsplit(serving.note["url"])
-    line = http.client.HTTPConnection(at.hostname, at.port, timeout=60)
+    line = http.client.HTTPConnection(at.hostname, at.port, timeout=PATIENCE_S)
     line.request("GET", "/api/v1/flows/numbers/metrics/stream", headers={"Authorization": f"Bearer {serving.token}"})
     answer = line.getresponse()
     assert answer.headers["Content-Type"] == "text/event-stream"
@@ -477,7 +479,7 @@ def test_the_first_process_of_a_container_reaps_what_is_left_to_it_and_drains(se
     (first,) = psutil.Process(serving.process.pid).children()
     serving.until(lambda: len(first.children()) == 1, "that nothing but the flow is left")
     first.terminate()
-    serving.process.communicate(timeout=60)
+    serving.process.communicate(timeout=PATIENCE_S)
     assert serving.process.returncode == 0
     assert "killed" not in serving.said.read_text()
     check_all_there(tmp_path)

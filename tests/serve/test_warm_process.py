@@ -12,6 +12,7 @@ from headwater.serve.messages import Assignment, Over, Running
 from headwater.serve.settings import Settings
 from headwater.serve.warm_process import WarmPool
 from supervisors import end_supervisor
+from waiting import PATIENCE_S
 
 FLOW = """
 from headwater import Flow, io
@@ -28,7 +29,7 @@ def told_by(pool_of):
 
     def until(name, warmth):
         while pool.warmth(name) != warmth:
-            changed.get(timeout=60)
+            changed.get(timeout=PATIENCE_S)
 
     return pool, until
 
@@ -69,7 +70,7 @@ def test_a_flow_that_was_made_before_runs_when_it_is_told_to_with_the_cores_that
         said.put(message)
 
     child = pool.run("numbers", Assignment("run", *given), hear, lambda: said.put(None))
-    heard = list(iter(lambda: said.get(timeout=60), None))
+    heard = list(iter(lambda: said.get(timeout=PATIENCE_S), None))
     assert child.reap() == 0
     assert [type(each) for each in heard if isinstance(each, Running | Over)] == [Running, Over]
     assert len((tmp_path / "out.jsonl").read_text().splitlines()) == 10

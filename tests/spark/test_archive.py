@@ -15,6 +15,7 @@ from headwater.spark import archiving, gateway, java
 from headwater.spark.archive import SETTING, Archive, archive_of
 from headwater.spark.checkup import checkup
 from headwater.spark.session import _from_archive
+from waiting import PATIENCE_S
 
 LOCKING = """
 import sys
@@ -40,7 +41,7 @@ def archive(tmp_path, program):
 
 
 def run(program, options, *words):
-    return subprocess.run([program, *options, *words], capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run([program, *options, *words], capture_output=True, text=True, timeout=PATIENCE_S, check=False)
 
 
 def train_with(program):
@@ -202,7 +203,7 @@ def test_who_makes_an_archive_ends_at_sigterm_with_all_that_it_has_started(tmp_p
             assert making.poll() is None, making.stderr.read()
             time.sleep(0.05)
         making.terminate()
-        making.communicate(timeout=60)
+        making.communicate(timeout=PATIENCE_S)
     assert making.returncode == 128 + signal.SIGTERM
     assert [command for pid in started if (command := command_of(pid))] == []
     assert [path.suffix for path in (tmp_path / "classes").iterdir()] == [".lock"]

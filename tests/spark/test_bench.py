@@ -31,7 +31,9 @@ def test_a_program_that_breaks_says_why(tmp_path):
         one.seconds("text", "no-form")
 
 
-@pytest.mark.parametrize("flow", bench.FLOWS)
+@pytest.mark.parametrize(
+    "flow", [pytest.param(flow, marks=[] if flow == "stats" else [pytest.mark.thorough]) for flow in bench.FLOWS]
+)
 def test_flows_say_what_handwritten_programs_say(spark, tmp_path, flow):
     assert spark_flows.Bench(spark, tmp_path, 600, 56).differences(flow, ["arrow", "bucket"]) == []
 

@@ -14,6 +14,7 @@ from headwater.errors import RunError
 from headwater.flow.ranges import Sizes
 from headwater.spark.finite import FiniteRun, fits
 from headwater.spark.options import SparkOptions
+from waiting import PATIENCE_S
 
 pytest.importorskip("pyspark", reason="pyspark is not installed")
 
@@ -68,7 +69,7 @@ def test_a_run_that_is_stopped_ends_with_what_it_has_read(spark, tmp_path):
     while not run.sample().records_out.get("out"):
         assert run.wait(0.02) is None
     run.stop()
-    report = run.wait(120)
+    report = run.wait(PATIENCE_S)
     assert 0 < len(out.records) == report.last.records_in < 20_000
 
 
@@ -76,7 +77,7 @@ def test_a_run_that_is_aborted_ends_at_once(spark, tmp_path):
     run = on_spark.start(counting(lines(tmp_path / "in.jsonl", 20_000), io.Collect()), sizes=SMALL)
     time.sleep(0.5)
     run.abort()
-    assert run.wait(60).last.records_in < 20_000
+    assert run.wait(PATIENCE_S).last.records_in < 20_000
 
 
 def test_what_breaks_is_told(spark, tmp_path):

@@ -14,8 +14,8 @@ import pytest
 from headwater.spark import forkserver
 from headwater.spark.forkclient import SERVER
 from headwater.spark.interpreter import launcher
+from waiting import PATIENCE_S
 
-PATIENCE_S = 60.0
 #: says what it finds, and does what it is told to
 MODULE = """
 import json, os, sys, time

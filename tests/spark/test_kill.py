@@ -16,13 +16,13 @@ from collections import Counter
 from pathlib import Path
 
 import pyarrow.dataset as ds
+import pytest
 from killed_flow import KEYS
 
 import headwater.spark
 from headwater import Flow, io
-from properties import share_of
 
-KILLS = int(os.environ.get("HEADWATER_KILLS", share_of(2)))
+KILLS = int(os.environ.get("HEADWATER_KILLS", 2))
 RATE = 1000
 PATIENCE_S = 600
 NO_END = 10**9
@@ -94,6 +94,7 @@ def numbers_in(folder):
     return found
 
 
+@pytest.mark.thorough  # test_sinks.py shows it of each sink without Spark
 def test_each_record_is_in_every_sink_exactly_once_whenever_the_driver_is_killed(tmp_path):
     choose = random.Random(KILLS)
     for number in range(KILLS):

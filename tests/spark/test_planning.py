@@ -12,6 +12,7 @@ from headwater.data.frames import unpack_frame
 from headwater.flow.ranges import RangeRequest, Sizes, ranges_of
 from headwater.spark.sources.control import SourceControl
 from headwater.spark.sources.data_source import FrameReader, plain
+from waiting import PATIENCE_S
 
 pyspark = pytest.importorskip("pyspark", reason="pyspark is not installed")
 
@@ -31,7 +32,7 @@ def reader(tmp_path, sizes, *, may_read=True):
 def loaded(made):
     """Wait until a reader has loaded what it needs, if it has begun to."""
     if made._loading is not None:
-        made._loading.join(60)
+        made._loading.join(PATIENCE_S)
 
 
 def played(made):

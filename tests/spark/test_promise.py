@@ -22,6 +22,7 @@ from headwater.rate.client import Client, board
 from headwater.rate.grade import Grade
 from headwater.rate.supervisor import Supervisor
 from supervisors import end_supervisor
+from waiting import PATIENCE_S
 
 RATE_HZ = 200
 
@@ -192,7 +193,7 @@ def test_the_command_promises_runs_on_cores_of_its_own_and_proves_it(home, tmp_p
         text=True,
     )
     try:
-        end = time.monotonic() + 120
+        end = time.monotonic() + PATIENCE_S
         while running.poll() is None and not _protects_java(home, running.pid):
             assert time.monotonic() < end
             time.sleep(0.05)

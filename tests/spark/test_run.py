@@ -16,6 +16,7 @@ from headwater.io.table import ParquetTable
 from headwater.spark.checkpoint import Checkpoint
 from headwater.spark.progress import cause_in
 from headwater.web.prometheus import serve
+from waiting import PATIENCE_S
 
 SCHEMA = {"n": int, "key": str, "at": "time"}
 SMALL = Sizes(parallel=2, batch_bytes=6000, batch_records=150, piece_bytes=2000)
@@ -70,7 +71,9 @@ def test_prometheus_reads_a_run_on_spark(spark):
     run.wait()
     server = serve(run, 0, "127.0.0.2")
     try:
-        with urllib.request.urlopen(f"http://127.0.0.2:{server.server_address[1]}/metrics", timeout=10) as answer:
+        with urllib.request.urlopen(
+            f"http://127.0.0.2:{server.server_address[1]}/metrics", timeout=PATIENCE_S
+        ) as answer:
             text = answer.read().decode()
     finally:
         server.shutdown()

@@ -188,7 +188,10 @@ print(started == gateway.java_pid(), spark.sparkContext.getConf().get("spark.app
 """
 
 
-@pytest.mark.parametrize(("settings", "said"), [({}, "True headwater"), ({"spark.app.name": "mine"}, "False mine")])
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [({}, "True headwater"), pytest.param({"spark.app.name": "mine"}, "False mine", marks=pytest.mark.thorough)],
+)
 def test_a_session_has_the_java_that_was_started_ahead_unless_it_needs_another(settings, said):
     code = AHEAD.format(settings=settings)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300, check=True)

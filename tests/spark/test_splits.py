@@ -20,6 +20,8 @@ from headwater.spark.stages import cut
 from split_source import START, SplitRanges, Splits, counted, hour_in, lines, plainly, windows_in
 
 ORDERS = pytest.mark.parametrize("in_order", [False, True], ids=["splits side by side", "one split after the other"])
+#: of which one after the other is shown without Spark
+ORDERS_ON_SPARK = pytest.mark.parametrize("in_order", [False, pytest.param(True, marks=pytest.mark.thorough)])
 
 
 class Logged(Splits):  # type: ignore[misc]  # it is not typed
@@ -70,7 +72,7 @@ def test_a_backlog_of_several_splits_makes_nothing_late_from_one_micro_batch_to_
     assert len(counts) == len(found["out"])
 
 
-@ORDERS
+@ORDERS_ON_SPARK
 def test_a_backlog_of_several_splits_makes_nothing_late_in_a_finite_run_on_spark(spark, tmp_path, in_order):
     rows, out = hour_in(), tmp_path / "out.jsonl"
     run = on_spark.start(counted(Splits(rows, run=3_000, in_order=in_order), out))
@@ -81,7 +83,7 @@ def test_a_backlog_of_several_splits_makes_nothing_late_in_a_finite_run_on_spark
     assert report.extra["spark"]["batches"] > 2
 
 
-@ORDERS
+@ORDERS_ON_SPARK
 def test_a_backlog_of_several_splits_makes_nothing_late_in_a_stream_on_spark(spark, tmp_path, in_order):
     rows, out = hour_in(), tmp_path / "out.jsonl"
     flow = counted(Splits(rows, run=3_000, in_order=in_order), out)
@@ -91,7 +93,7 @@ def test_a_backlog_of_several_splits_makes_nothing_late_in_a_stream_on_spark(spa
     assert report.extra["spark"]["batches"] > 2
 
 
-@pytest.mark.parametrize("available_now", [False, True])
+@pytest.mark.parametrize("available_now", [False, pytest.param(True, marks=pytest.mark.thorough)])
 def test_a_backlog_of_several_splits_makes_nothing_late_where_the_driver_reads_them_on_spark(
     spark, tmp_path, available_now
 ):
@@ -102,7 +104,7 @@ def test_a_backlog_of_several_splits_makes_nothing_late_where_the_driver_reads_t
     assert windows_in(out) == plainly(rows)
 
 
-@pytest.mark.parametrize("kept", [False, True])
+@pytest.mark.parametrize("kept", [False, pytest.param(True, marks=pytest.mark.thorough)])
 def test_files_that_follow_each_other_make_nothing_late_though_spark_reads_the_largest_first_on_spark(
     spark, tmp_path, kept
 ):

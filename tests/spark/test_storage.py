@@ -223,7 +223,7 @@ def test_a_micro_batch_is_one_file_however_often_it_is_written(lake, tmp_path, f
     assert len(list((folder / "t").glob("part-*"))) == 3
 
 
-@pytest.mark.parametrize("form", ["parquet", "json"])
+@pytest.mark.parametrize("form", ["parquet", pytest.param("json", marks=pytest.mark.thorough)])
 def test_tasks_write_files_of_this_machine_which_are_there_once(spark, tmp_path, form):
     source = io.JsonLines(written_lines(tmp_path / "in.jsonl", range(2000)), SCHEMA)
     flow = counting(source, io.SparkTable(f"file://{tmp_path}/out", form=form))
@@ -309,7 +309,7 @@ def test_a_column_that_files_do_not_have_or_have_otherwise_is_told(spark, lake, 
         on_spark.run(flow)
 
 
-@pytest.mark.parametrize("place", ["path", "url"])
+@pytest.mark.parametrize("place", [pytest.param("path", marks=pytest.mark.thorough), "url"])
 def test_columns_of_some_files_and_of_folders_are_read_in_any_case(spark, lake, place):
     folder, url = lake
     path, flow, out = in_folders(folder), Flow("f"), io.Collect()

@@ -25,6 +25,7 @@ from headwater_bench.riot.pred import pred
 from headwater_bench.riot.sources import Messages
 from headwater_bench.riot.train_regression import train_regression
 from headwater_bench.riot.train_tree import train_tree
+from waiting import PATIENCE_S
 
 train = pytest.importorskip("headwater_bench.mllib.train", reason="pyspark is not installed")
 
@@ -255,7 +256,7 @@ def test_a_running_pred_takes_over_what_triggers_made_mllib_train(table, tmp_pat
             asked = Items([{"start": 5, "end": 0}, {"start": 0, "end": 2_000_000}], train.TRIGGERS)  # no rows, and some
             revisions = [[model.revision for model in models] for models in trainer.follow(asked)]
             line = trainer.store.latest("CITY-MLR")
-            until = time.monotonic() + 60
+            until = time.monotonic() + PATIENCE_S
             while edge.sample().steps["load"].records_out < 2 * len(revisions):
                 assert time.monotonic() < until, "no model arrived"
                 time.sleep(0.05)

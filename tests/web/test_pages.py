@@ -14,6 +14,7 @@ from headwater.web.figures import size
 from headwater.web.reading import cells_of, steps_now
 from headwater.web.series import clock
 from serving import Serving
+from waiting import PATIENCE_S
 
 #: ends by itself, so its figures stand still; of 300 records 60 go on, and 3 break a step
 DONE = """
@@ -270,7 +271,7 @@ def test_a_run_is_shown_by_its_link(browser, tmp_path):
             page.get_by_text("beat").first.wait_for()
         run.send_signal(signal.SIGINT)
         document = json.loads(run.stdout.read())
-        assert run.wait(60) == 0
+        assert run.wait(PATIENCE_S) == 0
         assert document["records_in"] == document["records_out"]["out"] > 0
     finally:
         if run.poll() is None:

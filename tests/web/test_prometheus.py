@@ -5,6 +5,7 @@ import pytest
 from headwater import Flow, col, engine, io
 from headwater.errors import RunError
 from headwater.web.prometheus import serve
+from waiting import PATIENCE_S
 
 
 @pytest.fixture
@@ -20,7 +21,7 @@ def scraped(run):
     server = serve(run, 0)
     try:
         url = f"http://127.0.0.1:{server.server_address[1]}/metrics"
-        return urllib.request.urlopen(url, timeout=10).read().decode()
+        return urllib.request.urlopen(url, timeout=PATIENCE_S).read().decode()
     finally:
         server.shutdown()
         server.server_close()

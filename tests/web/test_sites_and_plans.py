@@ -30,6 +30,7 @@ from headwater.web.settings import Settings
 from planning import FLOW, placed, write_farm
 from serving import check_fits
 from sites_of import Commands, wait_for
+from waiting import PATIENCE_S
 
 TOKEN = "a-token-of-enough-letters"
 
@@ -177,7 +178,7 @@ def page(own_page, coordinator):
 def ask(shown, path, body=None, **head):
     """Status and document of the API."""
     host, port = shown.server.server_address[:2]
-    line = http.client.HTTPConnection(host, port, timeout=60)
+    line = http.client.HTTPConnection(host, port, timeout=PATIENCE_S)
     usual = {"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/json"}
     sent = None if body is None else json.dumps(body)
     line.request("GET" if body is None else "POST", path, sent, {k: v for k, v in (usual | head).items() if v})
@@ -480,6 +481,7 @@ def commands(tmp_path, monkeypatch):
     made.close()
 
 
+@pytest.mark.thorough  # the page is shown above, and the sites in tests/deploy
 def test_a_step_of_a_real_flow_is_moved_between_real_sites_and_the_coordinator_may_be_killed(
     browser, commands, deployer, tmp_path
 ):

@@ -19,9 +19,9 @@ from headwater.deploy.local.wires import Wires
 from headwater.net.table import net_from_table
 from headwater.rate import cgroups
 from ports import free_port
+from waiting import PATIENCE_S
 
 WAY_S = 0.05
-PATIENCE_S = 60.0
 NET = {
     "name": "two",
     "classes": {"box": {"cpu_ips": 1e9, "access_bps": 1e8}},

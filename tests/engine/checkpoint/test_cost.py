@@ -8,6 +8,7 @@ import pytest
 from headwater import Flow, engine, io
 from headwater.data.codec import decode, encode
 from headwater.data.keys import KeyIndex
+from waiting import PATIENCE_S
 
 
 class Slow:
@@ -32,7 +33,7 @@ class Slow:
             safe = cut(number)
 
             def slow_safe():
-                self.waited.append(self.written.wait(60))
+                self.waited.append(self.written.wait(PATIENCE_S))
                 safe()
 
             return slow_safe

@@ -14,7 +14,7 @@ from headwater.errors import HeadwaterError, RunError
 from headwater.flow import Tumbling
 from headwater.io.transactions.cut_file import CutFile
 from headwater.io.transactions.line_file import LineFile
-from waiting import wait_until
+from waiting import PATIENCE_S, wait_until
 
 FIELDS = {"k": str, "x": int, "t": "time"}
 
@@ -331,7 +331,7 @@ def test_a_folder_that_is_deleted_while_running_is_made_again(files):
         time.sleep(0.01)
     checkpoint.rename(checkpoint.with_name("away"))
     before = run.checkpointer.to_json()["complete"]
-    until = time.monotonic() + 60
+    until = time.monotonic() + PATIENCE_S
     while run.checkpointer.to_json()["complete"] < before + 2 and time.monotonic() < until:
         time.sleep(0.02)
     run.stop()
@@ -350,7 +350,7 @@ def test_sinks_have_every_record_once_though_the_folder_is_deleted_while_running
         return made
 
     def two_more():
-        until, before = time.monotonic() + 30, run.checkpointer.to_json()["complete"]
+        until, before = time.monotonic() + PATIENCE_S, run.checkpointer.to_json()["complete"]
         while run.checkpointer.to_json()["complete"] < before + 2:
             assert time.monotonic() < until
             time.sleep(0.01)

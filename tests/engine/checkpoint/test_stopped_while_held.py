@@ -9,6 +9,7 @@ import pytest
 from headwater import Flow, engine, io
 from headwater.data.batch import Batch
 from headwater.data.schema import Schema
+from waiting import PATIENCE_S
 
 
 class Numbers:
@@ -43,12 +44,12 @@ def test_what_a_held_source_has_in_hand_is_not_read_again(tmp_path, on):
         source = io.Generate(lambda n: {"n": n}, {"n": int}, rate=1e6)
         flow.read("numbers", source).map_batches("slow", slow).write("out", sink)
         running = engine.start(flow, on=on, queue_records=100, take=50, chunk=50, checkpoint=tmp_path, every="1 h")
-        until = time.monotonic() + 60
+        until = time.monotonic() + PATIENCE_S
         while not running.sample().backpressure_s and time.monotonic() < until:
             time.sleep(0.01)
         assert running.sample().backpressure_s > 0
         running.stop()
-        report = running.wait(60)
+        report = running.wait(PATIENCE_S)
         assert report is not None
         assert report.left == 0
     assert sink.came == list(range(len(sink.came)))

@@ -6,12 +6,13 @@ import pytest
 from headwater import engine
 from headwater.data.jit import service
 from kept_flow import flow, held
+from waiting import PATIENCE_S
 
 
 @pytest.fixture(autouse=True)
 def no_threads_before():
     """Let threads end that other tests have left behind: lanes are forked, which is refused beside threads."""
-    until = time.monotonic() + 30
+    until = time.monotonic() + PATIENCE_S
     while any(_hinders(thread) for thread in threading.enumerate()) and time.monotonic() < until:
         time.sleep(0.01)
 

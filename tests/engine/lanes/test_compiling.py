@@ -17,7 +17,7 @@ from headwater.engine.lanes.share import ShareReader, shared
 from headwater.flow.endpoints import clock_of
 from headwater.operators import Operator
 from slow_compiler import slow_compiler
-from waiting import wait_until
+from waiting import PATIENCE_S, wait_until
 
 COUNT = 100_000
 
@@ -90,7 +90,7 @@ class TwiceInLaneOne(Operator):
         self.batches += 1
         if os.getpid() == self.here:
             if self.batches > 1:
-                self.asked.wait(60)
+                self.asked.wait(PATIENCE_S)
             batch.columns["n"] = batch.columns["n"] * 2
         else:
             batch.columns["n"] = twice(batch.columns["n"])

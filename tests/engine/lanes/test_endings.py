@@ -14,7 +14,7 @@ import pytest
 import headwater
 from headwater import Flow, col, engine, io
 from headwater.errors import RunError
-from waiting import gone
+from waiting import PATIENCE_S, gone
 
 
 def endless(step=None, sink=None):
@@ -88,7 +88,7 @@ def test_a_lane_that_is_killed_ends_the_run_by_name():
     with pytest.raises(
         RunError, match=rf"lane 1 \(process {killed}\) was killed by SIGKILL; what it had in hand is lost"
     ):
-        run.wait(60)
+        run.wait(PATIENCE_S)
     assert all(gone(child.pid) for child in run._children)
 
 
@@ -184,12 +184,19 @@ def lanes_of(process):
     return [int(pid) for pid in children]
 
 
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM], ids=lambda each: each.name)
-@pytest.mark.parametrize("options", [(), ("--checkpoint", "kept")], ids=["", "checkpoint"])
+@pytest.mark.parametrize(
+    ("how", "options"),
+    [
+        pytest.param(signal.SIGINT, (), id="SIGINT"),
+        pytest.param(signal.SIGTERM, ("--checkpoint", "kept"), id="SIGTERM-checkpoint"),
+        pytest.param(signal.SIGTERM, (), id="SIGTERM", marks=pytest.mark.thorough),
+        pytest.param(signal.SIGINT, ("--checkpoint", "kept"), id="SIGINT-checkpoint", marks=pytest.mark.thorough),
+    ],
+)
 def test_a_signal_to_the_whole_group_drains(running, tmp_path, how, options):
     process = running("--json", *options)
     os.killpg(process.pid, how)  # as a terminal does it, or a service manager: all lanes get it
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=PATIENCE_S)
     assert "start again" not in err
     report = json.loads(out)
     assert process.returncode == 0, err
@@ -204,8 +211,8 @@ def test_the_third_interrupt_leaves_and_no_lane_stays(running):
     assert pids
     for _ in range(3):
         os.killpg(process.pid, signal.SIGINT)
-    process.communicate(timeout=60)
-    until = time.monotonic() + 60
+    process.communicate(timeout=PATIENCE_S)
+    until = time.monotonic() + PATIENCE_S
     while not all(gone(pid) for pid in pids):
         assert time.monotonic() < until
         time.sleep(0.05)
@@ -216,7 +223,7 @@ def test_lanes_end_with_the_process_that_started_them(running):
     pids = lanes_of(process)
     process.kill()
     process.wait()
-    until = time.monotonic() + 60
+    until = time.monotonic() + PATIENCE_S
     while not all(gone(pid) for pid in pids):
         assert time.monotonic() < until
         time.sleep(0.05)

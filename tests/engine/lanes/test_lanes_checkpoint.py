@@ -13,6 +13,7 @@ from headwater.errors import RunError
 from headwater.io.dead import DeadLetterFolder
 from headwater.io.lock import Lock
 from kept_flow import RECORDS, flow, held
+from waiting import PATIENCE_S
 
 
 def test_lanes_with_checkpoints_give_what_one_lane_gives(tmp_path, undisturbed):
@@ -55,7 +56,7 @@ def test_a_run_in_lanes_that_is_killed_goes_on_and_leaves_no_process(tmp_path, u
         time.sleep(life_s)
         os.kill(child, signal.SIGKILL)
         status = os.waitpid(child, 0)[1]
-        until = time.monotonic() + 60
+        until = time.monotonic() + PATIENCE_S
         while lives(group=child) and time.monotonic() < until:
             time.sleep(0.02)
         assert not lives(group=child), "a lane outlived the process that forked it"

@@ -19,6 +19,7 @@ from headwater.operators import Operator
 from kept_flow import add_up
 from killed import cut_off
 from properties import share_of
+from waiting import PATIENCE_S
 
 RECORDS = 4_000
 
@@ -118,10 +119,13 @@ def test_a_killed_run_goes_on_with_any_number_of_lanes(tmp_path, whole, seed):
     assert held(tmp_path) == whole
 
 
-@pytest.mark.parametrize(("before", "after"), [(1, 2), (2, 1), (2, 3), (3, 2), (3, 1), (1, 3)])
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [(1, 2), (3, 2), *(pytest.param(*lanes, marks=pytest.mark.thorough) for lanes in ((2, 1), (2, 3), (3, 1), (1, 3)))],
+)
 def test_a_stopped_run_goes_on_with_another_number_of_lanes(tmp_path, whole, before, after):
     run = engine.start(flow(tmp_path, rate=4_000), checkpoint=tmp_path / "kept", every="20 ms", **lanes_of(before))
-    until = time.monotonic() + 30
+    until = time.monotonic() + PATIENCE_S
     while run.report().extra["checkpoints"]["complete"] < 2 and time.monotonic() < until:
         time.sleep(0.02)
     run.stop()

@@ -21,7 +21,7 @@ from headwater.io.dead import DeadLetterFolder
 from headwater.io.forwarding import sender
 from headwater.io.log import Log, Reader
 from ports import free_port
-from waiting import wait_until
+from waiting import PATIENCE_S, wait_until
 
 SCHEMA = Schema.of({"n": int})
 
@@ -526,7 +526,7 @@ def test_all_arrives_though_the_process_is_killed_while_the_server_is_down(tmp_p
     assert written == list(range(len(written)))
     server = Server(port)
     process = start(port, tmp_path, 10**7, 100, 10**6)
-    out, err = process.communicate(timeout=120)
+    out, err = process.communicate(timeout=PATIENCE_S)
     assert out == "ended\n", err
     server.close()
     beyond = [n for n in server.arrived if len(written) <= n < 10**7]  # in the log, not yet known to be safe
@@ -541,7 +541,7 @@ def test_all_arrives_though_the_process_is_killed_while_it_sends(tmp_path):
     process.send_signal(signal.SIGKILL)
     process.communicate()
     process = start(server.port, tmp_path, 10**7, 100, 10**6)
-    out, err = process.communicate(timeout=120)
+    out, err = process.communicate(timeout=PATIENCE_S)
     assert out == "ended\n", err
     server.close()
     first = [n for n in server.arrived if n < 10**7]

@@ -6,6 +6,7 @@ from typing import Any
 from broker import Broker
 
 from headwater import Flow, engine, io
+from waiting import PATIENCE_S
 
 
 def test_more_records_than_a_client_buffers_wait_for_the_broker_and_arrive(tmp_path):
@@ -25,7 +26,7 @@ def test_more_records_than_a_client_buffers_wait_for_the_broker_and_arrive(tmp_p
     broker.start()
     reader = io.Mqtt(broker.url, "levels", {"n": int}, **quick).open(lambda text, error: None)
     try:
-        until = time.monotonic() + 60
+        until = time.monotonic() + PATIENCE_S
         while not reader.subscribed.is_set():
             assert time.monotonic() < until
             time.sleep(0.01)

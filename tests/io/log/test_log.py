@@ -11,6 +11,7 @@ import pytest
 
 from headwater.errors import InputError
 from headwater.io.log import Bounds, Consumer, Log, Reader, SystemDisk
+from waiting import PATIENCE_S
 
 
 def filled(folder, count, *, size=20, **options):
@@ -86,7 +87,7 @@ def test_a_log_is_tailed_from_another_process(tmp_path):
             if number % 50 == 0:
                 time.sleep(0.005)
         assert log.wait(300, 30)
-        assert other.communicate(timeout=60)[0] == "True 0\n"
+        assert other.communicate(timeout=PATIENCE_S)[0] == "True 0\n"
     log.close()
 
 
@@ -506,7 +507,7 @@ def test_a_log_that_is_being_closed_can_be_looked_at(tmp_path):
     consumer = log.consumer("reader")
     disk.meanwhile = lambda: consumer.release(5)
     log.close()
-    disk.other.join(30)
+    disk.other.join(PATIENCE_S)
     assert disk.raised == []
     assert consumer.released == 5
     consumer.close()

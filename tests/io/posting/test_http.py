@@ -21,8 +21,8 @@ from headwater.io.forwarding import sender
 from headwater.io.http.form import Form
 from headwater.io.http.uplink import HttpUplink
 from killed import killed_until
+from waiting import PATIENCE_S
 
-PATIENCE_S = 60
 NUMBERS = {"n": int}
 
 

@@ -21,8 +21,8 @@ from headwater.io.http.reader import WebhookReader
 from headwater.io.log import SystemDisk
 from headwater_bench.servers.posting import posted as _post
 from killed import killed_until, running
+from waiting import PATIENCE_S
 
-PATIENCE_S = 60
 LEVELS = {"sensor": str, "height": float}
 
 
