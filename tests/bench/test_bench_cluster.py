@@ -55,7 +55,7 @@ def runs(monkeypatch):
             hear(read)
         return told
 
-    monkeypatch.setattr(bench.cgroups, "find", lambda: None)
+    monkeypatch.setattr(cgroups, "find", lambda: None)
     monkeypatch.setattr(bench, "standalone", standalone)
     monkeypatch.setattr(bench, "_run", run)
     return done, found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headwater.flow.contract import Contract
-from headwater.flow.duration import written
+from headwater.flow.duration import duration_text
 
 SHORTEST_S = 1.0
 """The shortest latency that it can be promised."""
@@ -12,7 +12,7 @@ SHORTEST_S = 1.0
 def why_not(contract: Contract) -> str:
     """Say why no application can be promised a contract, however many cores there are; nothing where one can."""
     if contract.latency_s is not None and contract.latency_s < SHORTEST_S:
-        least = written(round(SHORTEST_S * 1e6))
+        least = duration_text(round(SHORTEST_S * 1e6))
         return f"it works in micro-batches, and is promised {least} or more; the engine can promise milliseconds"
     if contract.above != "best effort":
         return (

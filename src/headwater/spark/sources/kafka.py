@@ -196,7 +196,7 @@ def _batch(table: Any, source: Kafka, decoder: JsonDecoder | None, reject: Rejec
         kept = [number for number, value in enumerate(values) if _is_text(number, value, refuse)]
         columns: dict[str, Any] = {text_column(source.fields, ()): Text.of_bytes([values[number] for number in kept])}
     else:
-        decoded = decoder.kept(values, refuse)
+        decoded = decoder.decode_each(values, refuse)
         kept = [number for number, _ in decoded]
         columns = decoder.batch_of([record for _, record in decoded]).columns
     columns |= _beside(table, source, kept)
