@@ -27,6 +27,7 @@ from headwater.deploy.control.messages import (
     packed,
     unpacked,
 )
+from headwater.deploy.coordinator.description import describe
 from headwater.deploy.coordinator.events import (
     Begin,
     Cut,
@@ -691,7 +692,7 @@ def test_those_who_send_are_told_who_is_through():
 def test_a_clock_that_is_off_by_an_hour_is_told():
     machine = at_three_sites()
     machine.handle(Heard("cloud", report(PartState("tanks-1", "running")), clock_s=3600.0))
-    whys = {site["name"]: site["why"] for site in machine.describe()["sites"]}
+    whys = {site["name"]: site["why"] for site in describe(machine.kept.deployed, machine.sites)["sites"]}
     assert whys == {"barn": "", "cloud": "its clock is off by -3,600 s", "office": ""}
 
 
@@ -699,7 +700,7 @@ def test_a_disk_that_is_full_is_told():
     machine = at_three_sites()
     full = msgspec.structs.replace(report(PartState("tanks-1", "running")), free_bytes=4096)
     machine.handle(Heard("cloud", full))
-    whys = {site["name"]: site["why"] for site in machine.describe()["sites"]}
+    whys = {site["name"]: site["why"] for site in describe(machine.kept.deployed, machine.sites)["sites"]}
     told = "its disk is full: less than 50 MB are left, and records wait for room"
     assert whys == {"barn": "", "cloud": told, "office": ""}
 

@@ -12,6 +12,7 @@ from headwater.cli.parameters import JSON
 from headwater.cli.screen import print_json, progress
 from headwater.cli.sites import STATE, Coordinators, print_sites
 from headwater.deploy.coordinator.asking import NobodyError, ask, at_rest
+from headwater.deploy.coordinator.description import describe
 from headwater.deploy.coordinator.events import Drop, Stop
 from headwater.deploy.coordinator.server import Server, until
 from headwater.deploy.coordinator.state import StateFolder
@@ -83,9 +84,9 @@ async def _alone(folder: StateFolder, within_s: float) -> dict[str, Any]:
         try:
             deployed = machine.kept.deployed
             if not await until(lambda: deployed.phase in _OVER, within_s):
-                raise _late(machine.describe(), within_s)
+                raise _late(describe(deployed, machine.sites), within_s)
             await asyncio.sleep(0.2)
-            return machine.describe()
+            return describe(machine.kept.deployed, machine.sites)
         finally:
             await server.close()
     finally:

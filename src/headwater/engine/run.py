@@ -7,8 +7,8 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections import deque
+from collections.abc import Iterable
 from functools import partial
-from math import inf
 from typing import TYPE_CHECKING, Any, Self
 
 from headwater.data.batch import END, NO_WATERMARK, Batch
@@ -16,6 +16,7 @@ from headwater.data.jit import answering_at_once, being_compiled
 from headwater.engine import closing
 from headwater.engine.checks import check_endpoints
 from headwater.engine.closing import close_within_grace, text_of
+from headwater.engine.hanging import Hanging
 from headwater.engine.options import Options
 from headwater.engine.scheduler import Activation, Throttle
 from headwater.engine.source import SourceThread
@@ -25,7 +26,8 @@ from headwater.errors import RunError, one_line
 from headwater.flow.endpoints import Reader, Source, is_remote
 from headwater.flow.flow import Flow
 from headwater.flow.steps import Step, Write
-from headwater.metrics import Histogram, Report, Sample, StepMetrics, added_accounts
+from headwater.histogram import Histogram
+from headwater.metrics import Report, Sample, StepMetrics, added_accounts
 from headwater.operators import Operator, build
 from headwater.operators.execution_graph import ExecutionGraph
 from headwater.operators.queue import Delivery
@@ -75,8 +77,6 @@ class EngineRun(ABC):
         self._backpressure_ns = 0
         self._throttled_since = 0
         self._warned_s = -_QUIET_S
-        self._compiling_s = -inf  #: when a kernel was last seen being compiled
-        self._warned_compiling: set[Task] = set()
         self.halted = False  #: the last checkpoint is made, and nothing is to be processed any more
         check_endpoints(flow, in_parts=options.checkpoint is not None)
         self.checkpointer = self.make_checkpointer()
@@ -367,7 +367,7 @@ class EngineRun(ABC):
     def _watch(self) -> None:
         """Keep a sample now and then, and end the run when its time is up."""
         end = self.options.seconds
-        last_seen: dict[Task, tuple[int, float]] = {}  #: the activation that each is at, and since when
+        hanging = Hanging(self.options.hang_s)
         next_s = time.monotonic() + self._look_s
         while not self.done.wait(self._until_next(next_s, end)):
             is_over = end is not None and self._reading_s() >= end
@@ -377,36 +377,19 @@ class EngineRun(ABC):
             self.samples.append(self.sample())
             self._kernels.save()  # now too, and not at the end alone: its steps may be about to run elsewhere
             self.add_worker()
-            self._look_for_hanging(last_seen)
+            self._tell_hanging(hanging.look(self.tasks))
             self._look_for_room()
             if is_over:
                 self.stop()
                 end = None
 
-    def _look_for_hanging(self, last_seen: dict[Task, tuple[int, float]]) -> None:
-        """Say, once for each activation, that a step has been at it for too long; or stop, where that is asked for.
-
-        While kernels are being compiled, and what runs may be a hundred times as slow, nothing hangs.
-        """
-        now = time.monotonic()
-        if being_compiled():
-            self._compiling_s = now
-        for task in self.tasks:
-            activation, since = last_seen.get(task, (-1, now))
-            if task.in_hand is None or task.activation != activation:
-                last_seen[task] = task.activation, now
-            elif now - since >= self.options.hang_s and self._compiling_s == now:
-                if task not in self._warned_compiling:
-                    self._warned_compiling.add(task)
-                    message = f"has been at the same {task.in_hand} records for {now - since:.3g} s"
-                    log.warning("step %s %s: its kernels are still being compiled", task.name, message)
-            elif now - max(since, self._compiling_s) >= self.options.hang_s:
-                message = f"has been at the same {task.in_hand} records for {now - since:.3g} s"
-                last_seen[task] = task.activation, float("inf")
-                if self.options.on_hang == "stop":
-                    self.fail(RunError(f"step {task.name!r} {message}, and on_hang is 'stop'", step=task.name))
-                    return
-                log.warning("step %s %s; does it hang?", task.name, message)
+    def _tell_hanging(self, hanging: Iterable[tuple[Task, str]]) -> None:
+        """Say that steps have been at it for too long; or stop, where that is asked for."""
+        for task, message in hanging:
+            if self.options.on_hang == "stop":
+                self.fail(RunError(f"step {task.name!r} {message}, and on_hang is 'stop'", step=task.name))
+                return
+            log.warning("step %s %s; does it hang?", task.name, message)
 
     def _look_for_room(self) -> None:
         """End a run that was told to stop and cannot drain, since a disk is full."""

@@ -7,7 +7,6 @@ site that comes back is told the same again. Whatever is lost on the way, each i
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 import msgspec
 
@@ -52,7 +51,6 @@ from headwater.deploy.coordinator.events import (
 )
 from headwater.deploy.coordinator.site import Site
 from headwater.deploy.coordinator.state import CoordinatorState, Deployment, Move
-from headwater.deploy.coordinator.traffic import link
 from headwater.deploy.revoked import Revoked, refuses
 from headwater.errors import RunError, listed, suggestion
 
@@ -478,38 +476,6 @@ class Coordinator:
         if deployed is None:
             return []
         return [name for name in deployed.needed if name not in self.sites or not self.sites[name].here]
-
-    def describe(self) -> dict[str, Any]:
-        """Describe the deployment and all sites, for `headwater status`."""
-        deployed = self.kept.deployed
-        names = dict.fromkeys([*(deployed.needed if deployed else ()), *self.sites])
-        flow = None
-        if deployed is not None:
-            moving = deployed.moving is not None
-            flow = {"name": deployed.name, "id": deployed.id, "phase": deployed.phase, "moving": moving}
-        return {
-            "flow": flow,
-            "sites": [self._described(name, deployed) for name in names],
-            "links": [] if deployed is None else self._links(deployed),
-            "net": None if deployed is None or deployed.chart is None else deployed.chart.describe(),
-        }
-
-    def _links(self, deployed: Deployment) -> list[dict[str, Any]]:
-        """Describe what crosses between sites, each way by itself."""
-        senders = {name: site.traffic for name, site in self.sites.items()}
-        crossing: dict[tuple[str, str], list[str]] = {(one, other): [] for one, other in deployed.joined}
-        for stream, origin, target in deployed.streams:
-            crossing.setdefault((origin, target), []).append(stream)
-        return [
-            link(one, other, streams, senders.get(one), deployed.chart) for (one, other), streams in crossing.items()
-        ]
-
-    def _described(self, name: str, deployed: Deployment | None) -> dict[str, Any]:
-        steps = [] if deployed is None else [step for step, at in deployed.sites.items() if at == name]
-        site = self.sites.get(name)
-        if site is None:
-            return {"name": name, "here": False, "steps": steps, "state": "away", "why": "it has not joined"}
-        return {"name": name, "steps": steps, **site.describe(deployed)}
 
 
 def _changing(deployed: Deployment, move: Move) -> list[str]:

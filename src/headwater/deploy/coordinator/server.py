@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-import shutil
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -32,6 +31,8 @@ from headwater.deploy.control.messages import (
     Welcome,
 )
 from headwater.deploy.control.wire import FIRST_BYTES, Wire
+from headwater.deploy.coordinator.cutting import checkpoints_then
+from headwater.deploy.coordinator.description import describe
 from headwater.deploy.coordinator.events import (
     Begin,
     Command,
@@ -58,9 +59,8 @@ from headwater.deploy.coordinator.state import Deployment, Move, StateFolder
 from headwater.deploy.part import SealedPart, sealed
 from headwater.deploy.policies.policy_state import Decision
 from headwater.deploy.promise import promises_of
-from headwater.deploy.recut import check_move, going_on, movable, moved, recut
+from headwater.deploy.recut import check_move, going_on, movable, moved
 from headwater.deploy.revoked import changed_ns, read_revoked, refuses, revoked_file
-from headwater.deploy.state_transfer import check_size, made_in, unpacked
 from headwater.deploy.token import COORDINATOR
 from headwater.errors import HeadwaterError, RunError, listed, suggestion
 from headwater.flow.flow import Flow
@@ -285,7 +285,7 @@ class Server:
 
     def describe(self) -> dict[str, Any]:
         """Describe the deployment and all sites, and what came of the last move."""
-        document = self.coordinator.describe()
+        document = describe(self.coordinator.kept.deployed, self.coordinator.sites)
         if document["flow"] is not None:
             document["flow"]["moving"] = document["flow"]["moving"] or self._move_s is not None
             document["flow"]["moved"] = {"why": self.coordinator.undone, **self._told()}
@@ -439,33 +439,14 @@ class Server:
         try:
             flow = await self._imported(deployed)
             loop = asyncio.get_running_loop()
-            made = await loop.run_in_executor(None, self._recut, flow, deployed, taken)
+            made = await loop.run_in_executor(
+                None, checkpoints_then, flow, deployed, taken, self.folder.path / "moving"
+            )
         except Exception as error:  # whatever it is, the flow goes on as it was
             self.handle(Undo(id, _told(error)))
         else:
             self._stages.end("cut", time.monotonic())
             self.handle(Recut(id, made))
-
-    def _recut(
-        self, flow: Flow, deployed: Deployment, taken: Mapping[str, Mapping[str, bytes]]
-    ) -> dict[str, dict[str, bytes]]:
-        folder = self.folder.path / "moving"
-        shutil.rmtree(folder, ignore_errors=True)
-        then = deployed.then
-        kept = {name: folder / "old" / str(number) for number, name in enumerate(taken)}
-        assert deployed.moving is not None
-        on = deployed.moving.go_on
-        into = {name: folder / "new" / str(number) for number, name in enumerate(then.needed) if name not in on}
-        try:
-            for name, files in taken.items():
-                unpacked(files, kept[name])
-            recut(flow, deployed.sites, then.sites, kept, into, on)
-            made = {name: made_in(path) for name, path in into.items()}
-            for name, files in made.items():
-                check_size(sum(map(len, files.values())), f"the part at site '{name}'")
-            return made
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
 
     def _undo(self, why: str) -> None:
         deployed = self.coordinator.kept.deployed
