@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from headwater import Batch, Schema
 from headwater.clock import now_ns
 from headwater.data.batch import NO_WATERMARK
-from headwater.metrics import Histogram, add_rows
+from headwater.histogram import Histogram, add_rows
 from headwater.operators.counters import Counters, Latencies
 from headwater.operators.kernels.ages import ages_at_once, tallied_ages
 from headwater.operators.queue import QueueEntry

@@ -15,7 +15,8 @@ from promising import until
 
 from headwater import Contract, engine
 from headwater.errors import RateError
-from headwater.metrics import Histogram, Sample
+from headwater.histogram import Histogram
+from headwater.metrics import Sample
 from headwater.rate import admission, process, trial
 from headwater.rate.client import board
 from headwater.rate.estimate import cores, lanes_for, nearest

@@ -11,7 +11,8 @@ from headwater.clock import now_ns
 from headwater.data.batch import CREATED, EMITTED
 from headwater.data.column import Array
 from headwater.data.jit import COMPILED, answering_at_once
-from headwater.metrics import Histogram, StepMetrics, bucket_of
+from headwater.histogram import Histogram
+from headwater.metrics import StepMetrics, bucket_of
 from headwater.operators.kernels.ages import ages_at_once, tallied_ages
 from headwater.operators.queue import QueueEntry
 

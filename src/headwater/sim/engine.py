@@ -14,7 +14,8 @@ from dataclasses import replace
 import numpy as np
 
 from headwater.errors import RunError
-from headwater.metrics import Histogram, Report, Sample, StepMetrics
+from headwater.histogram import Histogram
+from headwater.metrics import Report, Sample, StepMetrics
 from headwater.net.arrays import Floats, Ints
 from headwater.place.problem import Problem
 from headwater.sim.inlet import Inlet

@@ -16,7 +16,8 @@ from enum import StrEnum
 import numpy as np
 
 from headwater.errors import RunError
-from headwater.metrics import Histogram, Report, Sample, StepMetrics
+from headwater.histogram import Histogram
+from headwater.metrics import Report, Sample, StepMetrics
 from headwater.net.arrays import Floats, Ints
 from headwater.place.problem import Model, Problem
 from headwater.place.score import step_times, stream_times

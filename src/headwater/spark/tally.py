@@ -13,7 +13,8 @@ import numpy as np
 from headwater.data.batch import CREATED, Batch
 from headwater.data.column import Array
 from headwater.flow.flow import DEAD_LETTERS, Flow
-from headwater.metrics import Histogram, Sample, StepMetrics, add_rows
+from headwater.histogram import Histogram, add_rows
+from headwater.metrics import Sample, StepMetrics
 from headwater.spark.envelope import Envelope
 from headwater.spark.heads import Head
 

@@ -14,7 +14,7 @@ from typing import Any
 from headwater.clock import now_ns
 from headwater.data.batch import CREATED
 from headwater.deploy import Identity, Inlet, Links
-from headwater.metrics import Histogram
+from headwater.histogram import Histogram
 from headwater_bench.bridges.records import BRIDGE, RECEIVER, SCHEMA, Checked
 
 _LIMIT = 8000  #: records that are taken at once, at most

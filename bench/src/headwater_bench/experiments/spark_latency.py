@@ -8,7 +8,7 @@ import time
 from shutil import rmtree
 from typing import Any
 
-from headwater.metrics import Histogram
+from headwater.histogram import Histogram
 from headwater_bench.riot.etl import etl
 from headwater_bench.riot.sources import generated
 

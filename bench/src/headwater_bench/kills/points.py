@@ -57,7 +57,7 @@ POINTS: dict[str, dict[str, tuple[str, str]]] = {
     "forward": {
         "forwarding: a log is appended to": ("headwater.io.log.log:Log", "append"),
         "forwarding: records are handed to the sink": ("headwater.io.forwarding.sender:Sender", "_send"),
-        "forwarding: records have arrived": ("headwater.io.forwarding.sender:Sender", "_arrived"),
+        "forwarding: records have arrived": ("headwater.io.forwarding.sender:Sender", "_on_arrival"),
         "MQTT: the broker has all": ("headwater.io.mqtt.writer:MqttWriter", "flush"),
     },
     "received": {

@@ -6,8 +6,9 @@ import time
 from pathlib import Path
 
 from headwater.data.batch import Batch
+from headwater.histogram import Histogram
 from headwater.io.csv import Csv
-from headwater.metrics import Histogram, Report, Sample, StepMetrics
+from headwater.metrics import Report, Sample, StepMetrics
 from headwater.models.model import Model
 from headwater.models.store import ModelStore
 from headwater.spark.session import session

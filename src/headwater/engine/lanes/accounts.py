@@ -9,7 +9,8 @@ from typing import Any
 from headwater.engine.lanes.wire import sample_from_wire
 from headwater.engine.lanes.wiring import Wiring
 from headwater.flow.flow import DEAD_LETTERS, Flow
-from headwater.metrics import Histogram, Report, Sample, StepMetrics, added_accounts
+from headwater.histogram import Histogram
+from headwater.metrics import Report, Sample, StepMetrics, added_accounts
 
 _EXAMPLES = 5
 

@@ -9,7 +9,8 @@ import msgspec
 import numpy as np
 
 from headwater.errors import RunError
-from headwater.metrics import Histogram, Report, Sample, StepMetrics
+from headwater.histogram import Histogram
+from headwater.metrics import Report, Sample, StepMetrics
 
 pack = msgspec.msgpack.Encoder().encode
 unpack = msgspec.msgpack.Decoder().decode

@@ -7,14 +7,14 @@ from numpy.typing import NDArray
 
 from headwater.data.batch import CREATED, EMITTED
 from headwater.data.jit import kernel, uncompiled
-from headwater.metrics import FIRST, HALF, LARGEST, LOWER, SHIFT, TALLY, UPPER, tallied
+from headwater.histogram import FIRST, HALF, LARGEST, LOWER, SHIFT, TALLY, UPPER, tallied
 
 _REST = (1 << HALF) - 1
 
 
 @kernel
 def tallied_ages(stamps: NDArray[np.int64], ends: NDArray[np.int64], arrived: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the tallies, as `metrics.tallied` has them, of how long after creation and emission records arrived.
+    """Return the tallies, as `histogram.tallied` has them, of how long after creation and emission records arrived.
 
     Those up to `ends[i]` did at `arrived[i]`.
     """
