@@ -21,11 +21,9 @@ _is_program = False  #: whether this process is the command line's own, and not 
 
 def main_begins(arguments: Sequence[str]) -> None:
     """Leave with the exit status of a lane, if the arguments of this program ask for a promise."""
-    from headwater.rate import fork_context
-
     global _is_program
     _is_program = True
-    if fork_context.kept is not None:  # this is the lane, which was told to begin with
+    if _is_lane():
         hold_signals()
     elif arguments[:1] == ["run"] and _has(arguments, "--promise") and not _has(arguments, "--on"):
         leave_to_lane()
@@ -38,10 +36,8 @@ def leave_to_lane() -> None:
     It is where it was forked to be one, where the command is called by another program, which may catch what it says, and
     where no lane can be had.
     """
-    from headwater.rate import fork_context
-
     is_captured = sys.stdout is not sys.__stdout__ or sys.stderr is not sys.__stderr__
-    if not _is_program or is_captured or fork_context.kept is not None:
+    if not _is_program or is_captured or _is_lane():
         return
     from headwater.rate.keeper import keep
 
@@ -51,6 +47,12 @@ def leave_to_lane() -> None:
         log.warning("%s; this process does without", error)
         return
     raise SystemExit(status)
+
+
+def _is_lane() -> bool:
+    """Say whether this process was forked to be a lane; what says so was loaded by who forked it, and not for it."""
+    fork_context = sys.modules.get("headwater.rate.fork_context")
+    return fork_context is not None and fork_context.kept is not None
 
 
 def _has(arguments: Sequence[str], option: str) -> bool:

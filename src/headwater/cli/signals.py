@@ -10,7 +10,6 @@ from threading import Thread
 from typing import Any
 
 from headwater.cli.force_quit import exit_at_third_signal
-from headwater.cli.screen import err
 
 _STOPPING = (signal.SIGINT, signal.SIGTERM)
 _held: list[int] = []  #: signals that came before there was anything to be stopped by them
@@ -74,6 +73,8 @@ def stop_on_signals() -> Iterator[Callable[[Any], None]]:
 
 def _in_thread(act: Callable[[], None], message: str) -> None:
     """Say and do something in a thread: what was interrupted may hold the very lock that is needed."""
+
+    from headwater.cli.screen import err  # not for whoever only wants help
 
     def do() -> None:
         err.print(message)
