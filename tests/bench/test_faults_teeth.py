@@ -63,7 +63,7 @@ def never_safe(patched):
 
 def no_queue(patched):
     """What was on its way to a task is not saved with it."""
-    patched.setattr(Saving, "result", lambda self: {**self.saved, "queue": []})
+    patched.setattr(Saving, "result", lambda self: {**self.state, "queue": []})
 
 
 def queue_not_put_back(patched):

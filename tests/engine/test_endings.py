@@ -251,10 +251,11 @@ HANGS = {
 HANGING = """
 import re, sys, threading, time, traceback
 from headwater import Flow, io
+from headwater.cli.run import _wait
 
 def started():
     frame = sys._current_frames()[threading.main_thread().ident]
-    return any(each.name == "_waited" for each in traceback.extract_stack(frame))
+    return any(each.name == _wait.__name__ for each in traceback.extract_stack(frame))
 
 def stuck(record):
     while not started():  # the command has not begun to wait for the run
@@ -292,7 +293,7 @@ def waits(process, number):
 def test_three_signals_end_a_command_whose_step_keeps_the_interpreter_to_itself(on, tmp_path):
     process = hanging(tmp_path, on, "keeps the interpreter to itself")
     try:
-        assert process.stdout.readline() == "inside\n"
+        assert process.stderr.readline() == "inside\n"  # its standard output is the document of --json
         for _ in range(3):
             process.send_signal(signal.SIGINT)
             while waits(process, signal.SIGINT):  # the system makes one of two that come at once
@@ -315,7 +316,7 @@ def test_three_signals_end_a_command_whose_step_keeps_the_interpreter_to_itself(
 def test_signals_end_a_command_whose_step_hangs(on, how, signals, tmp_path):
     process = hanging(tmp_path, on, how)
     try:
-        assert process.stdout.readline() == "inside\n"
+        assert process.stderr.readline() == "inside\n"  # its standard output is the document of --json
         said = []
         for number in signals:
             process.send_signal(number)

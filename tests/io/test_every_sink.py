@@ -84,8 +84,8 @@ def is_sink(made):
 
 
 def _opens_to_write(made):
-    given = list(inspect.signature(made.open).parameters)[1]
-    return given in ("schema", "given")
+    first = list(inspect.signature(made.open).parameters)[1]
+    return first in ("schema", "reject_or_schema")
 
 
 def test_every_sink_has_a_case_here():

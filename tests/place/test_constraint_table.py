@@ -118,7 +118,7 @@ def test_every_limit_says_what_there_is_too_little_of(limit):
     problem = tight_problem(1, Model.QUEUE)
     ample = {"memory_bytes": 1e10, "access_bps": 1e10, "battery_mah": 1e10}
     classes = tuple(dataclasses.replace(kind, **ample) for kind in problem.net.classes)
-    full = {d: DeviceUse(**{limit.taken: limit.most(classes[0]) - limit.idle(classes[0])}) for d in range(5)}
+    full = {d: DeviceUse(**{limit.use_field: limit.most(classes[0]) - limit.idle(classes[0])}) for d in range(5)}
     problem = dataclasses.replace(
         problem,
         net=dataclasses.replace(problem.net, classes=classes),

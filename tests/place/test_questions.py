@@ -379,7 +379,10 @@ def test_no_placement_is_fast_enough_exits_with_1(farm):
             ("plan", "tanks_flow.py", "farm.toml", "--add", "barn=gatewy", "--profile", "tanks.json"),
             "no class 'gatewy'",
         ),
-        (("plan", "tanks_flow.py", "farm.toml", "--from", "absent.json", "--profile", "tanks.json"), "cannot be read"),
+        (
+            ("plan", "tanks_flow.py", "farm.toml", "--from", "absent.json", "--profile", "tanks.json"),
+            "no placement file",
+        ),
         (("size", "tanks_flow.py"), "say what to size and where"),
         (("size", "tanks_flow.py", "farm.toml", "--fewest", "steps"), "--fewest is"),
         (("size", "tanks_flow.py", "farm.toml", "--front", "critical,mony"), "did you mean 'money'"),

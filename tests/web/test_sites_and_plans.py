@@ -69,7 +69,7 @@ def deployed(**more):
         "decisions": [],
     }
     flow = {"name": "tanks", "id": "tanks-2", "phase": "running", "moving": False, "policy": policy, "moves": moves}
-    own = {"cores": 0.5, "kept": 1234, "broken": 2}
+    own = {"cores": 0.5, "kept": 1234, "broken": 2, "causes": {"processor taken by others": 2}}
     return {
         "flow": flow | more,
         "sites": [
