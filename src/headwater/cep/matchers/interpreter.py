@@ -68,7 +68,7 @@ class Interpreter:
     @property
     def nbytes(self) -> int:
         """About how many bytes attempts and their records take as Python objects."""
-        records = sum(len(records) for token in self._tokens for records in token.bindings.values())
+        records = sum(len(records) for token in self._tokens for records in token.taken.values())
         return records * _RECORD_BYTES + len(self._tokens) * _ATTEMPT_BYTES
 
     def holding(self) -> Array:
@@ -225,7 +225,7 @@ class Interpreter:
     def _try(self, token: Token, pos: int, event: ShownRecord) -> bool:
         stage = self._a.stages[pos]
         for n, side in enumerate(sides(stage), 1):
-            if id(side) not in event.sides or not self._conditions.hold(side, token.bindings, event.record):
+            if id(side) not in event.sides or not self._conditions.hold(side, token.taken, event.record):
                 continue
             if isinstance(side, Absence):
                 if token.pos != pos or token.passed:
@@ -249,7 +249,7 @@ class Interpreter:
         while token.pos < pos:
             anew += self._pass(token)
             self._enter(token, token.pos + 1, event.time)
-        token.bindings = {**token.bindings, side.ref: [*token.bindings.get(side.ref, ()), event.record]}
+        token.taken = {**token.taken, side.ref: [*token.taken.get(side.ref, ()), event.record]}
         stage = self._a.stages[pos]
         if isinstance(stage, Pair):
             token.count |= n
@@ -287,7 +287,7 @@ class Interpreter:
             self._start_scope(token, scope, time)
 
     def _finish(self, token: Token, time: int) -> None:
-        self._matches.append((token.bindings, self._stamp, time))
+        self._matches.append((token.taken, self._stamp, time))
         self._tokens.drop(token)
         if token.scope >= 0 and not self._starts_at_each:
             self._start_scope(
@@ -335,7 +335,7 @@ class Interpreter:
     def _start_scope(self, token: Token, scope: int, time: int) -> Token:
         first, _ = self._a.scopes[scope]
         before = {side.ref for stage in self._a.stages[:first] for side in sides(stage) if isinstance(side, Accept)}
-        bindings = {ref: records for ref, records in token.bindings.items() if ref in before}
+        bindings = {ref: records for ref, records in token.taken.items() if ref in before}
         new = self._arm(token.key, first, bindings, token.first if first else None, time)
         if self._a.strict and not new.waits:
             self._tokens.drop(new)  # another waits there

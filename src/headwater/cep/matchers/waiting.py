@@ -18,7 +18,7 @@ class Token:
     __slots__ = ("came", "count", "deadline", "first", "key", "passed", "pos", "scope", "seq", "taken", "waits")
 
     def __init__(self, seq: int, key: int, pos: int, bindings: Bindings, first: int | None) -> None:
-        self.seq, self.key, self.pos, self.bindings, self.first = seq, key, pos, bindings, first
+        self.seq, self.key, self.pos, self.taken, self.first = seq, key, pos, bindings, first
         self.scope = -1  #: the stretch it must get through before `every` starts anew, -1 for none
         self.count = 0  #: records taken at this stage; at a pair, 1 and 2 stand for the sides
         self.passed = False  #: whether an absence beside `and` has been waited out
@@ -194,7 +194,7 @@ class Tokens:
 
     def _waits_at(self, token: Token) -> Any:
         equal = self._equal[token.pos]
-        return (token.key, token.pos) if equal is None else (token.key, token.pos, equal[1]((token.bindings, {})))
+        return (token.key, token.pos) if equal is None else (token.key, token.pos, equal[1]((token.taken, {})))
 
     def _place(self, token: Token, pos: int) -> tuple[int, int]:
         stage = self._a.stages[pos]
