@@ -120,7 +120,7 @@ def _chosen(servers: Servers, folder: Path, names: Sequence[str]) -> list[Killed
 
 
 def _row(number: int, case: str, played: Round) -> dict[str, Any]:
-    discrepancy = played.found
+    discrepancy = played.discrepancy
     return {
         "round": number,
         "case": case,

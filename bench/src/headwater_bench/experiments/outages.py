@@ -23,7 +23,7 @@ from headwater.engine import EngineRun
 from headwater.errors import FlowError, listed
 from headwater_bench.experiments.rows import text_table, write_rows
 from headwater_bench.kills import targets
-from headwater_bench.kills.case import FIELDS, Target, made, summed
+from headwater_bench.kills.case import FIELDS, Target, make_records, summed
 from headwater_bench.kills.origins import name_of
 from headwater_bench.kills.servers import started
 from headwater_bench.servers import mosquitto
@@ -110,7 +110,7 @@ def _to(target: Target, link: Link, away_s: float) -> Callable[[Path], dict[str,
     def play(folder: Path) -> dict[str, Any]:
         def flow() -> Flow:
             flow = Flow("away")
-            source = io.Generate(made, FIELDS, rate=_RATE_HZ)
+            source = io.Generate(make_records, FIELDS, rate=_RATE_HZ)
             summed(flow.read("in", source)).write("out", target.sink(folder))
             return flow
 

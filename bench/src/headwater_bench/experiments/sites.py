@@ -27,11 +27,11 @@ from headwater_bench.sites.account import (
     Output,
     compared,
     cost,
-    kept,
     least,
     lines_a_message,
     paid,
     where,
+    windows_kept,
 )
 from headwater_bench.sites.flows import EDGES, RATES, SENSORS, Promised, promised
 from headwater_bench.sites.pauses import Span, pauses_of, waits_of
@@ -182,7 +182,7 @@ class _Play:
 
 def _answer(play: _Play, flows: list[Promised], beside: dict[str, Any] | None, output: Path | None) -> dict[str, Any]:
     until_s = play.moments[-1].at_s
-    windows = {flow.name: kept(flow, play.outputs[flow.name], until_s) for flow in flows}
+    windows = {flow.name: windows_kept(flow, play.outputs[flow.name], until_s) for flow in flows}
     verdicts = {flow.name: compared(flow) for flow in flows}
     moved = {flow.name: [each for each in _journal(flow) if each["came"]] for flow in flows}
     decisions = [each for each_flow in moved.values() for each in each_flow]
