@@ -112,7 +112,7 @@ class _OverRows(Operator):
         """Work on the rows of one record; a text comes out."""
 
     @abstractmethod
-    def finished(self, batch: Batch, made: list[bytes]) -> Batch:
+    def finished(self, batch: Batch, results: list[bytes]) -> Batch:
         """Make the records that go out."""
 
     def features(self, lines: Text) -> tuple[Array, dict[str, Any]]:
@@ -140,9 +140,9 @@ class LabelRows(_OverRows):
         features, _ = self.features(lines)
         return self._format.format([lines, self._classes.take(quartile_classes(features[-1]))]).data.tobytes()
 
-    def finished(self, batch: Batch, made: list[bytes]) -> Batch:
+    def finished(self, batch: Batch, results: list[bytes]) -> Batch:
         """Return the records with labelled rows."""
-        return batch.with_columns({"rows": Text.of_bytes(made)})
+        return batch.with_columns({"rows": Text.of_bytes(results)})
 
 
 class _Train(_OverRows):
@@ -164,10 +164,10 @@ class _Train(_OverRows):
     def model(self, lines: Text) -> Model:
         """Train a model on rows."""
 
-    def finished(self, batch: Batch, made: list[bytes]) -> Batch:
+    def finished(self, batch: Batch, results: list[bytes]) -> Batch:
         """Return the announcements."""
         kind = Text.of([self.kind] * batch.length)
-        return batch.of_columns({"msg": batch["msg"], "kind": kind, "model": Text.of_bytes(made)})
+        return batch.of_columns({"msg": batch["msg"], "kind": kind, "model": Text.of_bytes(results)})
 
 
 class TrainTree(_Train):

@@ -155,11 +155,11 @@ def csv_columns(dataset: Dataset) -> list[str]:
     return [*names[:before], "timestamp", *names[before:], *dataset.notes]
 
 
-def _rows(dataset: Dataset, batch: Batch, time_ms: Array, found: Mapping[str, Any]) -> Batch:
+def _rows(dataset: Dataset, batch: Batch, time_ms: Array, parsed: Mapping[str, Any]) -> Batch:
     """Return the messages of a batch as rows, by what a parser found in them."""
     columns: dict[str, Column] = {"msg": batch["msg"], "timestamp": time_ms}
     for name in (dataset.id, *dataset.meta):
-        columns[name] = Text(*found[name])
+        columns[name] = Text(*parsed[name])
     for name in dataset.numbers:
-        columns[name] = np.asarray(found[name]).astype(np.float32)
+        columns[name] = np.asarray(parsed[name]).astype(np.float32)
     return Batch(columns, batch.length, batch.stamps)
