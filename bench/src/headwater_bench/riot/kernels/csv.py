@@ -27,7 +27,7 @@ class Split(NamedTuple):
 
 
 class CsvSplitter:
-    """Splits lines at their commas and reads the `wanted` ones of the named columns.
+    """Splits lines at their commas and reads those of the named columns that `kinds` has.
 
     There is no quoting: the benchmark's files have none. A line with another number of columns than `names`,
     and a float column that Python's `float` would not read or that is not finite, give a status.
