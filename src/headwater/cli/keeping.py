@@ -52,7 +52,7 @@ def leave_to_lane() -> None:
 def _is_lane() -> bool:
     """Say whether this process was forked to be a lane; what says so was loaded by who forked it, and not for it."""
     fork_context = sys.modules.get("headwater.rate.fork_context")
-    return fork_context is not None and fork_context.kept is not None
+    return fork_context is not None and fork_context.keeper is not None
 
 
 def _has(arguments: Sequence[str], option: str) -> bool:

@@ -12,7 +12,7 @@ from typing import Any
 from headwater.cli.force_quit import exit_at_third_signal
 
 _STOPPING = (signal.SIGINT, signal.SIGTERM)
-_held: list[int] = []  #: signals that came before there was anything to be stopped by them
+_pending: list[int] = []  #: signals that came before there was anything to be stopped by them
 
 
 def hold_signals() -> None:
@@ -23,8 +23,8 @@ def hold_signals() -> None:
 
 
 def _hold(signum: int, frame: Any) -> None:
-    _held.append(signum)
-    if len(_held) > 1:
+    _pending.append(signum)
+    if len(_pending) > 1:
         raise KeyboardInterrupt
     # written at once, by no thread: lanes that are being started are forked, which is safe only without any
     with suppress(OSError):
@@ -57,7 +57,7 @@ def stop_on_signals() -> Iterator[Callable[[Any], None]]:
     def attach(run: Any) -> None:
         nonlocal running, times
         running = run
-        times = len(_held)
+        times = len(_pending)
         if times:
             run.stop()
 
@@ -66,7 +66,7 @@ def stop_on_signals() -> Iterator[Callable[[Any], None]]:
         with exit_at_third_signal():
             yield attach
     finally:
-        _held.clear()
+        _pending.clear()
         for number, handler in before.items():
             signal.signal(number, handler)
 

@@ -45,8 +45,8 @@ def print_sites(document: dict[str, Any]) -> None:
     console.print(table)
     for site in sites:
         if causes := (site.get("promise") or {}).get("causes"):
-            told = "; ".join(f"{count:,} broken: {cause}" for cause, count in causes.items())
-            console.print(f"windows at '{site['name']}': {told}", markup=False, highlight=False)
+            text = "; ".join(f"{count:,} broken: {cause}" for cause, count in causes.items())
+            console.print(f"windows at '{site['name']}': {text}", markup=False, highlight=False)
     if flow is not None and flow.get("moves"):
         _print_move(flow["moves"][-1])
     if flow is not None and flow.get("policy"):

@@ -103,7 +103,7 @@ def up(
         servers = [address, *((LOOPBACK, port) for port in reach or ())]
         emulation = Emulation(where, sites, servers, namespaces=namespaces, core_ips=core_ips)
         try:
-            for line in emulation.told:
+            for line in emulation.notices:
                 log.info("%s", line)
             with ExitStack() as last:
                 plans = _plans(flow or [], net, Ask(rate=rate, pin=pin, measured_on=measured_on), folder, last)
@@ -210,7 +210,7 @@ class _Links:
 
     def look(self) -> None:
         """Cut and mend what should be by now."""
-        cuts = self._cuts.asked(time.time())
+        cuts = self._cuts.due(time.time())
         if cuts == self._current:
             return
         self._emulation.cut(cuts)

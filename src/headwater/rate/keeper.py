@@ -35,11 +35,11 @@ def keep(program: str, arguments: Sequence[str], *, holds: bool = False) -> int:
     """
     restarts = Restarts()
     lane: ForkedProcess | None = None
-    told: list[int] = []
+    signals: list[int] = []
     to_tell: list[int] = []
 
     def hear(number: int, frame: FrameType | None) -> None:
-        told.append(number)
+        signals.append(number)
         to_tell.append(number)
         pass_on()
 
@@ -55,8 +55,8 @@ def keep(program: str, arguments: Sequence[str], *, holds: bool = False) -> int:
             ended = lane.wait()
             if ended.by_itself and ended.status is not None:
                 return ended.status
-            if told:
-                return 128 + told[-1]
+            if signals:
+                return 128 + signals[-1]
             pause_s = restarts.pause_s(time.monotonic())
             if pause_s is None:
                 log.error(

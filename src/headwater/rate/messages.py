@@ -146,11 +146,11 @@ def line(message: Request | Reply) -> bytes:
 
 def request(text: bytes) -> Request:
     """Read what a lane says."""
-    found: Request = _requests.decode(text)
-    return found
+    message: Request = _requests.decode(text)
+    return message
 
 
 def reply(text: bytes) -> Reply:
     """Read what the supervisor says."""
-    found: Reply = _replies.decode(text)
-    return found
+    message: Reply = _replies.decode(text)
+    return message

@@ -83,21 +83,21 @@ class Bench:
         from headwater import engine, spark
 
         engine.run(flow_of(Parquet(self._folder / "all.parquet"), JsonLines(self._folder / "all.jsonl")))
-        told = {}
+        equal = {}
         for runner in ("engine", "spark"):
             out = self._folder / f"{runner}.jsonl"
             flow = flow_of(Parquet(self._folder / "rest.parquet"), JsonLines(out))
-            kept = self._checkpoint()
+            checkpoint = self._checkpoint()
             sizes = Sizes(2, batch_records=_FEW // 8)
-            spark.backfill(flow, self._folder / "few", until=_text(self._until), checkpoint=kept, sizes=sizes)
+            spark.backfill(flow, self._folder / "few", until=_text(self._until), checkpoint=checkpoint, sizes=sizes)
             if runner == "engine":
                 there = self._checkpoint()
-                take_over(flow, kept, there)
+                take_over(flow, checkpoint, there)
                 engine.run(flow, checkpoint=there)
             else:
-                spark.run(flow, checkpoint=kept)
-            told[runner] = sorted(_lines(out)) == sorted(_lines(self._folder / "all.jsonl"))
-        return told
+                spark.run(flow, checkpoint=checkpoint)
+            equal[runner] = sorted(_lines(out)) == sorted(_lines(self._folder / "all.jsonl"))
+        return equal
 
     def differences(self) -> list[str]:
         """Say where results of the handwritten forms differ from ours, over a few rows."""
@@ -109,15 +109,15 @@ class Bench:
         import msgspec
 
         ours = {(row["sensor"], row["start"]): (row["n"], row["mean"]) for row in map(msgspec.json.decode, _lines(out))}
-        few, told = min(self._count, _FEW), []
+        few, mismatches = min(self._count, _FEW), []
         for form in FORMS:
             rows = self._by_hand(form, "few", few).collect()
             theirs = {(row.sensor, _text_of(row.start)): (row.n, row.mean) for row in rows}
             if not ours or ours.keys() != theirs.keys():
-                told.append(f"{form}: {len(ours)} and {len(theirs)} windows")
+                mismatches.append(f"{form}: {len(ours)} and {len(theirs)} windows")
             elif not np.allclose([ours[key] for key in ours], [theirs[key] for key in ours], rtol=1e-4):
-                told.append(f"{form}: other values")
-        return told
+                mismatches.append(f"{form}: other values")
+        return mismatches
 
     def timed(self, repeats: int) -> dict[str, Any]:
         """Time ours and the others in turns; and ours over a quarter, to see what memory depends on."""
@@ -149,9 +149,9 @@ class Bench:
         from headwater import spark
 
         flow = flow_of(Parquet(self._folder / "rest.parquet"), Discard())
-        kept = self._checkpoint()
+        checkpoint = self._checkpoint()
         return self._rate(
-            lambda: spark.backfill(flow, self._folder / "table", until=_text(count), checkpoint=kept), count
+            lambda: spark.backfill(flow, self._folder / "table", until=_text(count), checkpoint=checkpoint), count
         )
 
     def _rate(self, act: Callable[[], Any], count: int) -> float:

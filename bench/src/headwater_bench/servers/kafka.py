@@ -43,10 +43,10 @@ def broker(folder: Path) -> Iterator[str]:
     settings.write_text(_SETTINGS.format(port=port, control=control, folder=folder))
     command = [str(java.find().home / "bin" / "java"), "-Xmx512m", "-XX:TieredStopAtLevel=1", "-cp", f"{JARS}/*"]
     cluster = ("format", "-t", "4L6g3nShT-eMCtK--X86sw", "-c", str(settings))
-    with said_in.open("wb") as said:
+    with said_in.open("wb") as log:
         formatting = [*command, "kafka.tools.StorageTool", *cluster]
-        subprocess.run(formatting, check=True, timeout=_PATIENCE_S, stdout=said, stderr=said)
-        with subprocess.Popen([*command, "kafka.Kafka", str(settings)], stdout=said, stderr=said) as process:
+        subprocess.run(formatting, check=True, timeout=_PATIENCE_S, stdout=log, stderr=log)
+        with subprocess.Popen([*command, "kafka.Kafka", str(settings)], stdout=log, stderr=log) as process:
             try:
                 wait_for(port, process, lambda: said_in.read_text()[-2000:])
                 yield f"127.0.0.1:{port}"

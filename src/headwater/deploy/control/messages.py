@@ -280,7 +280,7 @@ def packed(message: Message) -> bytes:
 def unpacked(data: bytes | bytearray) -> Message:
     """Return the message that bytes are; RunError for what is none."""
     try:
-        found: Message = _decoder.decode(data)
+        message: Message = _decoder.decode(data)
     except msgspec.DecodeError as error:
         raise RunError(f"what came is no message of this version: {error}") from None
-    return found
+    return message
