@@ -1,5 +1,6 @@
 """Signals that come while a run is still being started."""
 
+import json
 import os
 import signal
 import subprocess
@@ -62,6 +63,17 @@ def test_a_sigterm_while_modules_are_loaded_waits_until_they_are(tmp_path):
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
     command = [sys.executable, "-m", "headwater", "run", "flow.py", "--promise", "10/s"]
     assert subprocess.run(command, env=environment, check=False).returncode == 7
+
+
+def test_a_run_that_is_told_to_end_before_it_has_begun_is_drained(tmp_path):
+    (tmp_path / "flow.py").write_text(
+        "import os, signal\nfrom headwater import Flow, io\nos.kill(os.getpid(), signal.SIGTERM)\nflow = Flow('endless')\n"
+        "flow.read('r', io.Generate(lambda n: {'n': n}, {'n': int}, rate=1000)).write('w', io.Discard())\n"
+    )
+    command = [sys.executable, "-m", "headwater", "--quiet", "run", "flow.py", "--json"]
+    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
+    assert (ended.returncode, json.loads(ended.stdout)["left"]) == (0, 0)
+    assert "stopping as soon as it has started" in ended.stderr
 
 
 def test_an_interrupt_counts_again_once_all_is_loaded():

@@ -104,9 +104,28 @@ def main() -> None:
     add_commands()
     try:
         app()
+    except SystemExit:
+        _flush_output()
+        raise
     except HeadwaterError as error:
         from headwater.cli.screen import print_error
+        from headwater.cli.unread import is_unread, leave_unread
 
-        print_error(error)
+        if is_unread(error):
+            leave_unread()
+        try:
+            print_error(error)
+        except BrokenPipeError:
+            leave_unread()
         typer.echo(f"error: {error}", err=True)
+        _flush_output()
         raise SystemExit(exit_code_of(error)) from None
+
+
+def _flush_output() -> None:
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        from headwater.cli.unread import leave_unread
+
+        leave_unread()

@@ -15,11 +15,12 @@ from rich.markup import escape
 from rich.segment import ControlType
 from rich.table import Table
 
+from headwater.cli.unread import QuietConsole
 from headwater.data.timestamps import event_time_reached
 from headwater.metrics import Report, Sample, StepMetrics
 
-console = Console(width=None if sys.stdout.isatty() else 140)
-err = Console(stderr=True, width=None if sys.stderr.isatty() else 140)
+console = QuietConsole(width=None if sys.stdout.isatty() else 140)
+err = QuietConsole(stderr=True, width=None if sys.stderr.isatty() else 140)
 
 
 _json_wanted = _json_printed = False  #: the document of --json
