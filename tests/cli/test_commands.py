@@ -536,6 +536,17 @@ def test_a_run_that_writes_elsewhere_too_reports_what_it_left_when_nobody_reads_
         assert run.wait() == 141
 
 
+@pytest.mark.parametrize("values", [[1, "x"], [1] * 1000 + ["x"]])
+def test_a_query_says_which_columns_it_has_guessed_where_they_do_not_fit(headwater, tmp_path, values):
+    (tmp_path / "levels.jsonl").write_text("".join(json.dumps({"height": value}) + "\n" for value in values))
+    query = "from levels[height < 5] select height"
+    code, _, err = headwater("query", query, "--input", "levels.jsonl")
+    assert "the columns of levels.jsonl are guessed from its first lines" in err
+    assert "define stream levels (height" in err
+    code, out, err = headwater("query", f"define stream levels (height int); {query}", "--input", "levels.jsonl")
+    assert (code, len(out.splitlines()), "guessed" in err) == (0, len(values) - 1, False)
+
+
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
 @pytest.mark.parametrize("lanes", ["1", "2"])
 def test_a_run_whose_standard_streams_are_closed_writes_its_file_and_nothing_else_into_it(tmp_path, closed, lanes):
