@@ -1,7 +1,7 @@
 """HTTP by the standard library: who may ask, how much, and for how long. What is answered is in `routes`.
 
 A page of another origin cannot act: there is no CORS, and a request with another Origin or for another Host is refused (see
-`web.origin`). The token is compared in constant time.
+`headwater.origin`). The token is compared in constant time.
 """
 
 from __future__ import annotations
@@ -19,12 +19,13 @@ from urllib.parse import parse_qsl
 
 from headwater import __version__
 from headwater.errors import RunError, one_line
+from headwater.origin import is_ours, is_same
 from headwater.serve.routes import JSON, ROUTES, RefusalError, Request, Response, Route, answer_request, document
-from headwater.web.origin import is_ours, is_same
 
 log = logging.getLogger(__name__)
 
 _LARGEST_BODY = 2**20
+_LONGEST_NUMBER = 18  #: digits of a length
 _CONNECTIONS, _STREAMS = 64, 32
 _SILENCE_S = 30.0  #: a connection on which nothing comes for so long is closed
 
@@ -140,7 +141,7 @@ class _Handler(BaseHTTPRequestHandler):
         if self.headers.get("Transfer-Encoding"):
             raise RefusalError(411, "what is sent needs a Content-Length")
         text = self.headers.get("Content-Length", "0")
-        if not (text.isascii() and text.isdigit()):
+        if not (text.isascii() and text.isdigit() and len(text) <= _LONGEST_NUMBER):
             raise RefusalError(400, "Content-Length is no number")
         length = int(text)
         if length > _LARGEST_BODY:
