@@ -468,6 +468,17 @@ def test_a_file_that_is_no_python_is_told(typed, tmp_path):
     assert (code, "is no Python file" in heard) == (2, True), heard
 
 
+@pytest.mark.parametrize("command", [["run"], ["profile"], ["run", "--live"]])
+def test_names_in_brackets_are_shown_as_they_are(headwater, tmp_path, command):
+    (tmp_path / "levels.py").write_text(
+        "from headwater import Flow, io\nflow = Flow('plant[/a]')\n"
+        "flow.read('height [m]', io.Items([{'n': 1}])).write('out[/]', io.Discard())\n"
+    )
+    code, out, _ = headwater(command[0], "levels.py", *command[1:])
+    assert code == 0
+    assert all(name in out for name in ("plant[/a]", "height [m]", "out[/]"))
+
+
 def test_settings_of_spark_are_given_on_the_command_line(headwater, monkeypatch):
     given = {}
 

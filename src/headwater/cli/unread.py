@@ -9,21 +9,10 @@ import sys
 from contextlib import suppress
 from typing import NoReturn
 
-from rich.console import Console
-
 from headwater.errors import UNREAD, HeadwaterError
 
 #: what a shell has for a program that SIGPIPE has ended, which Python does not heed: sockets would send it too
 STATUS = 128 + signal.SIGPIPE
-
-
-class QuietConsole(Console):
-    """A console that ends the command where nobody reads any more what it shows."""
-
-    def on_broken_pipe(self) -> None:
-        """Leave: Rich has come to know of it."""
-        self.quiet = True
-        leave_unread()
 
 
 def is_unread(error: Exception) -> bool:
