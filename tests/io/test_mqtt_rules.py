@@ -313,7 +313,7 @@ def test_records_that_a_broker_does_not_get_since_it_refuses_us_are_told_with_it
     writer.write(numbers(1))
     script.say(0x20, b"\0\x87\0")
     with pytest.raises(
-        InputError, match="1 records were not delivered .*: the broker refuses the connection: Not authorized"
+        InputError, match=r"1 records were not delivered .*: the broker refuses the connection: Not authorized"
     ):
         writer.close()
 

@@ -14,6 +14,7 @@ import sys
 import threading
 from pathlib import Path
 
+import msgspec
 import pytest
 from promised import demand
 from promising import until
@@ -30,7 +31,21 @@ from headwater.rate.cgroups import Groups
 from headwater.rate.client import Client, board, connected
 from headwater.rate.grade import Grade, share
 from headwater.rate.home import BOOK, SOCKET
-from headwater.rate.messages import Ask, Board, End, Findings, Granted, Noted, Refused, Resume, Settle, Status, Tell
+from headwater.rate.messages import (
+    Ask,
+    Board,
+    End,
+    Findings,
+    Granted,
+    Noted,
+    Refused,
+    Resume,
+    Settle,
+    Status,
+    Tell,
+    line,
+    request,
+)
 from headwater.rate.reservation import Reservation
 from headwater.rate.supervisor import Supervisor, serve
 from supervisors import supervisor_pid
@@ -280,6 +295,14 @@ def test_a_supervisor_that_was_started_for_a_promise_is_its_owners_alone_and_wha
         assert line.recv(100) == b""
     assert [lane.flow for lane in board(home).lanes] == ["etl"]  # the others are still answered
     client.close()
+
+
+@pytest.mark.parametrize(
+    "message", [Ask("etl", CONTRACT, -5.0), Ask("etl", CONTRACT, 0.1, lanes=-1), Settle("etl", -5.0)]
+)
+def test_nobody_asks_for_less_than_nothing_which_would_be_room_that_is_not_there(message):
+    with pytest.raises(msgspec.ValidationError, match=">= 0"):
+        request(line(message))
 
 
 def test_a_machine_s_supervisor_that_takes_up_no_call_is_not_waited_for(tmp_path, monkeypatch):
