@@ -9,6 +9,7 @@ import sys
 
 import pytest
 
+from headwater.cli import main
 from headwater.cli.site import _folder, _name
 from headwater.deploy.token import make_token
 from headwater.errors import RunError
@@ -477,6 +478,14 @@ def test_names_in_brackets_are_shown_as_they_are(headwater, tmp_path, command):
     code, out, _ = headwater(command[0], "levels.py", *command[1:])
     assert code == 0
     assert all(name in out for name in ("plant[/a]", "height [m]", "out[/]"))
+
+
+def test_an_error_shows_what_a_terminal_would_obey(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["headwater", "run", "no\x1b[2Jsuch.py"])
+    monkeypatch.setattr("headwater.cli.main_begins", lambda arguments: None)
+    with pytest.raises(SystemExit):
+        main()
+    assert r"no\x1b[2Jsuch.py" in capsys.readouterr().err
 
 
 def test_settings_of_spark_are_given_on_the_command_line(headwater, monkeypatch):

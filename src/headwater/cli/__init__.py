@@ -108,6 +108,7 @@ def main() -> None:
         _flush_output()
         raise
     except HeadwaterError as error:
+        from headwater.cli.plain import shown
         from headwater.cli.screen import print_error
         from headwater.cli.unread import is_unread, leave_unread
 
@@ -117,7 +118,7 @@ def main() -> None:
             print_error(error)
         except BrokenPipeError:
             leave_unread()
-        typer.echo(f"error: {error}", err=True)
+        typer.echo(f"error: {shown(str(error))}", err=True)
         _flush_output()
         raise SystemExit(exit_code_of(error)) from None
 

@@ -24,12 +24,21 @@ class PlainConsole(Console):
 
     def render_str(self, text: str, **options: Any) -> Text:  # type: ignore[override]
         """Return a text as it is shown."""
-        return super().render_str(_OBEYED.sub(_escaped, text), **options)
+        return super().render_str(shown(text), **options)
 
     def on_broken_pipe(self) -> None:
         """Leave: Rich has come to know of it."""
         self.quiet = True
         leave_unread()
+
+
+def shown(text: str) -> str:
+    r"""Return a text as it may be printed on a terminal, whoever wrote it.
+
+    >>> shown("bad\n\x1b[31mred")
+    'bad\n\\x1b[31mred'
+    """
+    return _OBEYED.sub(_escaped, text)
 
 
 def _escaped(match: re.Match[str]) -> str:
