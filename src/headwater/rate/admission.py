@@ -27,6 +27,9 @@ PLENTY = 1.5
 A trial is of this flow, here and now; a profile may be of another latency, another day or a busier machine.
 """
 
+ANEW = 1.2
+"""How much dearer a flow may look when it is measured once more, as it is when what was offered is asked for."""
+
 _MORE = {
     "unprotected": "; 'headwater doctor' says what would protect it, --best-effort runs it without protection",
     "closed": f"; {OPENS}",
@@ -49,11 +52,12 @@ def admit(
     """
     once = read_once(flow)
     demand = demand_of(flow, contract, profile)
+    dearer = dearer_anew(profile)
     most = most_lanes(flow)
     lanes, wanted = lanes_for(demand, contract, most)
     while True:
         asked = Reservation("", contract, demand, wanted, None, wanted, "", "", lanes)
-        granted = _granted(client.say(asked.ask(flow.name, best_effort=best_effort)), flow, asked, most)
+        granted = _granted(client.say(asked.ask(flow.name, best_effort=best_effort)), flow, asked, most, dearer)
         if once or not trial_s:
             return _held(asked, granted)
         try:
@@ -62,7 +66,8 @@ def admit(
             needed = min(max(wanted, SPARE * measured), PLENTY * measured)
             more, for_more = lanes_for(costing(demand, needed / wanted), contract, most)
             if more <= lanes or needed <= LANE * lanes:
-                return _held(asked, _granted(client.say(Settle(granted.id, needed, measured)), flow, asked, most))
+                settled = client.say(Settle(granted.id, needed, measured))
+                return _held(asked, _granted(settled, flow, asked, most, dearer))
         except BaseException:
             client.say(End(granted.id))
             raise
@@ -70,9 +75,11 @@ def admit(
         lanes, wanted = more, for_more
 
 
-def granted_or_refused(client: Client, flow: Flow, asked: Reservation, *, best_effort: bool) -> Reservation:
+def granted_or_refused(
+    client: Client, flow: Flow, asked: Reservation, *, best_effort: bool, dearer: float = 1.0
+) -> Reservation:
     """Have cores held as they are asked for, or raise RateError with the numbers and what would fit."""
-    granted = _granted(client.say(asked.ask(flow.name, best_effort=best_effort)), flow, asked, asked.lanes)
+    granted = _granted(client.say(asked.ask(flow.name, best_effort=best_effort)), flow, asked, asked.lanes, dearer)
     return _held(asked, granted)
 
 
@@ -118,6 +125,11 @@ def demand_of(flow: Flow, contract: Contract, profile: Profile | None = None) ->
     return measured
 
 
+def dearer_anew(profile: Profile | None) -> float:
+    """Return how much dearer a flow may look the next time: no more than now where its profile says what it needs."""
+    return ANEW if profile is None or profile.demand is None else 1.0
+
+
 def most_lanes(flow: Flow) -> int:
     """Return in how many lanes a flow can run here: in one, where nothing of it can be split or none can be forked."""
     if other_threads():
@@ -134,7 +146,7 @@ def read_once(flow: Flow) -> str:
     return next((n for n, k in sources if isinstance(k, Read) and resume_of(k.source) in ("sender", "never")), "")
 
 
-def _granted(reply: Reply, flow: Flow, asked: Reservation, most: int) -> Granted:
+def _granted(reply: Reply, flow: Flow, asked: Reservation, most: int, dearer: float) -> Granted:
     if isinstance(reply, Granted):
         return reply
     if not isinstance(reply, Refused):
@@ -144,6 +156,7 @@ def _granted(reply: Reply, flow: Flow, asked: Reservation, most: int) -> Granted
     )
     seen = "" if asked.measured is None else f" (its trial used {asked.measured:.2f})"
     demand = asked.demand if asked.measured is None else costing(asked.demand, reply.wanted / asked.estimated)
+    demand = costing(demand, dearer)
     fits = "" if reply.why in ("closed", "unwritten") else f"; {nearest(demand, asked.contract, refusal.left, most)}"
     raise RateError(
         f"flow {flow.name!r} cannot be promised {asked.contract}: {refusal}{seen}{fits}{_MORE.get(reply.why, '')}"
