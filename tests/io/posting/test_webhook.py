@@ -18,10 +18,11 @@ from headwater import Flow, engine, io
 from headwater.errors import FlowError, InputError
 from headwater.flow.guarantees import guarantees
 from headwater.io.http.reader import WebhookReader
+from headwater.io.http.server import _Handler
 from headwater.io.log import SystemDisk
 from headwater_bench.servers.posting import posted as _post
 from killed import killed_until, running
-from waiting import PATIENCE_S
+from waiting import PATIENCE_S, hangs_up_on_who_drips
 
 LEVELS = {"sensor": str, "height": float}
 
@@ -218,6 +219,11 @@ def test_what_is_wrong_with_a_request_is_told(serving, given, status, told):
     answer, said = server.post(**{"body": b'{"sensor": "a"}', **given})
     assert (answer, told in said["error"]) == (status, True), said
     assert server.post(b'{"sensor": "a"}')[0] == 200
+
+
+def test_who_says_a_little_now_and_then_and_no_request_is_not_listened_to_for_long(serving, monkeypatch):
+    monkeypatch.setattr(_Handler, "timeout", 0.3)
+    assert hangs_up_on_who_drips(("127.0.0.1", serving().reader.port), b"POST / HTTP/1.1\r\nA: ")
 
 
 def test_a_full_buffer_is_told_at_once(serving):

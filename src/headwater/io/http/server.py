@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hmac
+import io
 import logging
 import socket
 import ssl
@@ -17,13 +18,14 @@ import msgspec
 
 from headwater.errors import InputError
 from headwater.io.http.body import Bodies, Body
+from headwater.io.http.deadline import TimelyReader
 from headwater.io.http.inbox import Inbox, Outcome
 from headwater.io.http.webhook import Webhook
 from headwater.origin import is_ours, is_same
 
 log = logging.getLogger(__name__)
 
-_IDLE_S = 60.0  #: for which a connection may say nothing, or not go on with what it says
+_IDLE_S = 60.0  #: for which a connection may say nothing, or no whole request but for its body
 _MOST_SHOWN = 10  #: of the records that do not fit, in an answer
 _LONGEST_KEY = 255
 _LONGEST_NUMBER = 18  #: digits of a length
@@ -157,6 +159,18 @@ class _Handler(BaseHTTPRequestHandler):
     timeout, disable_nagle_algorithm = _IDLE_S, True
     server: _Listener
 
+    def setup(self) -> None:
+        """Read the connection by way of what knows how long that may take."""
+        super().setup()
+        self.rfile.close()
+        self._timely = TimelyReader(self.connection, self.timeout)
+        self.rfile = io.BufferedReader(self._timely)
+
+    def handle_one_request(self) -> None:
+        """Wait for a request, from now on for so long."""
+        self._timely.begin()
+        super().handle_one_request()
+
     def do_POST(self) -> None:
         """Take records, and answer when that is done."""
         reserved = 0
@@ -167,6 +181,7 @@ class _Handler(BaseHTTPRequestHandler):
             if not self.server.reserve(reserved):
                 reserved = 0
                 raise _RefusedError(429, "too much waits for the flow; send it again later", ends=True, Retry_After="1")
+            self._timely.allow(reserved)
             body = self._chunks() if size is None else self._read(size)
             self._take(body)
         except _RefusedError as refusal:
