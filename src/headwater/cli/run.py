@@ -19,7 +19,7 @@ from headwater.cli.plugins import spark_job
 from headwater.cli.promise import GivingWay, can_keep, contract_of, start_promised, start_promised_on_spark
 from headwater.cli.rewire import rewire, source_of
 from headwater.cli.screen import console, err, live, print_json, print_report, progress
-from headwater.cli.signals import let_go_of_signals, stop_on_signals
+from headwater.cli.signals import held_signals, let_go_of_signals, stop_on_signals
 from headwater.cli.site_web import check_dashboard
 from headwater.cli.spark_options import (
     AVAILABLE_NOW,
@@ -316,6 +316,8 @@ def run(
                 of_spark |= {} if every is None else {"every": f"{microseconds_of('--every', every) / 1e6} seconds"}
                 running = spark.start(dataflow, **of_spark, target=target, seconds=seconds)
     with stop_on_signals() as attach:
+        if running is None and contract is not None and held_signals():
+            contract = None  # it is to end as soon as it has started: nothing has to be measured and tried for that
         if running is None and contract is not None:
             running = start_promised(
                 dataflow,
