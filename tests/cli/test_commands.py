@@ -480,6 +480,13 @@ def test_names_in_brackets_are_shown_as_they_are(headwater, tmp_path, command):
     assert all(name in out for name in ("plant[/a]", "height [m]", "out[/]"))
 
 
+def test_what_is_logged_shows_what_a_terminal_would_obey(tmp_path):
+    (tmp_path / "flow.py").write_text(FLOW + "import logging\nlogging.warning('gone\\x1b[2J')\n")
+    words = [sys.executable, "-m", "headwater", "run", "flow.py", "--json"]
+    said = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=True).stderr
+    assert said == "gone\\x1b[2J\n"
+
+
 def test_an_error_shows_what_a_terminal_would_obey(monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["headwater", "run", "no\x1b[2Jsuch.py"])
     monkeypatch.setattr("headwater.cli.main_begins", lambda arguments: None)

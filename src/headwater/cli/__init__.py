@@ -74,7 +74,18 @@ def _options(
     version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="show the version"),
     quiet: bool = typer.Option(False, "--quiet", "-q", help="no warnings on standard error"),
 ) -> None:
-    logging.basicConfig(level=logging.ERROR if quiet else logging.WARNING, format="%(message)s", stream=sys.stderr)
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_Plain("%(message)s"))
+    logging.basicConfig(level=logging.ERROR if quiet else logging.WARNING, handlers=[handler])
+
+
+class _Plain(logging.Formatter):
+    """What is logged as it is: much of it comes from elsewhere, and a terminal should obey none of it."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        from headwater.cli.plain import shown
+
+        return shown(super().format(record))
 
 
 @cache
