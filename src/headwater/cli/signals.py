@@ -16,10 +16,23 @@ _pending: list[int] = []  #: signals that came before there was anything to be s
 
 
 def hold_signals() -> None:
-    """Keep what comes before `stopped_by_signals`, which acts on it; a second one leaves."""
+    """Keep what comes before `stop_on_signals`, which acts on it; a second one leaves."""
     for number in _STOPPING:
         signal.signal(number, _hold)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOPPING)
+
+
+def held_signals() -> list[int]:
+    """Return what has come so far and is to be acted on; it grows."""
+    return _held
+
+
+def let_go_of_signals() -> None:
+    """Have signals do what they do to any program, for what does not look at `stop_on_signals`; those held, at once."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    for number in _held:
+        signal.raise_signal(number)
 
 
 def _hold(signum: int, frame: Any) -> None:

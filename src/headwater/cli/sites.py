@@ -9,7 +9,6 @@ from typing import Annotated, Any
 
 import msgspec
 import typer
-from rich.markup import escape
 from rich.table import Table
 
 from headwater.cli.screen import console
@@ -41,7 +40,7 @@ def print_sites(document: dict[str, Any]) -> None:
         values = [figure(site) for figure in figures.values()]
         name = f"{site['name']} (Spark)" if site.get("kind") == "spark" else site["name"]
         cells = (name, site["state"], ", ".join(site["steps"]), *counts, *values, one_line(site["why"]))
-        table.add_row(*map(escape, cells))
+        table.add_row(*cells)
     console.print(table)
     for site in sites:
         if causes := (site.get("promise") or {}).get("causes"):

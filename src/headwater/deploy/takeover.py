@@ -75,6 +75,10 @@ def take_over(
         raise RunError(f"buckets are Spark's parts of keys, a whole number above 0; got {buckets} for {chosen}")
     if after == before or (after.exists() and (not after.is_dir() or any(after.iterdir()))):
         raise RunError(f"{after} is there already; give a new folder for the checkpoint that {chosen} is to go on from")
+    if after.resolve().is_relative_to(before.resolve()):
+        raise RunError(
+            f"{after} is in the checkpoint that it is made of, and would go with that; give a folder elsewhere"
+        )
     lock = Lock(before, "checkpoint")
     try:
         _refuse_moved_elsewhere(before, after)

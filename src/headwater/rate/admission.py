@@ -27,6 +27,9 @@ PLENTY = 1.5
 A trial is of this flow, here and now; a profile may be of another latency, another day or a busier machine.
 """
 
+ANEW = 1.2
+"""How much dearer a flow may look when it is measured once more, as it is when what was offered is asked for."""
+
 _MORE = {
     "unprotected": "; 'headwater doctor' says what would protect it, --best-effort runs it without protection",
     "closed": f"; {OPENS}",
@@ -49,11 +52,13 @@ def admit(
     """
     once = read_once(flow)
     demand = demand_of(flow, contract, profile)
+    dearer = dearer_anew(profile)
     most = most_lanes(flow)
     lanes, estimated = lanes_for(demand, contract, most)
     while True:
         reservation = Reservation("", contract, demand, estimated, None, estimated, "", "", lanes)
-        granted = _granted(client.say(reservation.ask(flow.name, best_effort=best_effort)), flow, reservation, most)
+        request = reservation.ask(flow.name, best_effort=best_effort)
+        granted = _granted(client.say(request), flow, reservation, most, dearer)
         if once or not trial_s:
             return _with_grant(reservation, granted)
         try:
@@ -62,9 +67,8 @@ def admit(
             needed = min(max(estimated, SPARE * measured), PLENTY * measured)
             more, for_more = lanes_for(costing(demand, needed / estimated), contract, most)
             if more <= lanes or needed <= LANE * lanes:
-                return _with_grant(
-                    reservation, _granted(client.say(Settle(granted.id, needed, measured)), flow, reservation, most)
-                )
+                settled = client.say(Settle(granted.id, needed, measured))
+                return _with_grant(reservation, _granted(settled, flow, reservation, most, dearer))
         except BaseException:
             client.say(End(granted.id))
             raise
@@ -72,12 +76,12 @@ def admit(
         lanes, estimated = more, for_more
 
 
-def granted_or_refused(client: Client, flow: Flow, reservation: Reservation, *, best_effort: bool) -> Reservation:
+def granted_or_refused(
+    client: Client, flow: Flow, reservation: Reservation, *, best_effort: bool, dearer: float = 1.0
+) -> Reservation:
     """Have cores held as they are asked for, or raise RateError with the numbers and what would fit."""
-    granted = _granted(
-        client.say(reservation.ask(flow.name, best_effort=best_effort)), flow, reservation, reservation.lanes
-    )
-    return _with_grant(reservation, granted)
+    request = reservation.ask(flow.name, best_effort=best_effort)
+    return _with_grant(reservation, _granted(client.say(request), flow, reservation, reservation.lanes, dearer))
 
 
 def _with_grant(reservation: Reservation, granted: Granted) -> Reservation:
@@ -122,6 +126,11 @@ def demand_of(flow: Flow, contract: Contract, profile: Profile | None = None) ->
     return measured
 
 
+def dearer_anew(profile: Profile | None) -> float:
+    """Return how much dearer a flow may look the next time: no more than now where its profile says what it needs."""
+    return ANEW if profile is None or profile.demand is None else 1.0
+
+
 def most_lanes(flow: Flow) -> int:
     """Return in how many lanes a flow can run here: in one, where nothing of it can be split or none can be forked."""
     if other_threads():
@@ -138,7 +147,7 @@ def read_once(flow: Flow) -> str:
     return next((n for n, k in sources if isinstance(k, Read) and resume_of(k.source) in ("sender", "never")), "")
 
 
-def _granted(reply: Reply, flow: Flow, reservation: Reservation, most: int) -> Granted:
+def _granted(reply: Reply, flow: Flow, reservation: Reservation, most: int, dearer: float) -> Granted:
     if isinstance(reply, Granted):
         return reply
     if not isinstance(reply, Refused):
@@ -152,6 +161,7 @@ def _granted(reply: Reply, flow: Flow, reservation: Reservation, most: int) -> G
         if reservation.measured is None
         else costing(reservation.demand, reply.wanted / reservation.estimated)
     )
+    demand = costing(demand, dearer)
     fits = (
         "" if reply.why in ("closed", "unwritten") else f"; {nearest(demand, reservation.contract, refusal.left, most)}"
     )

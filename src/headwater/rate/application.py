@@ -22,7 +22,7 @@ from headwater.flow.flow import Flow
 from headwater.flow.profile import Profile
 from headwater.metrics import Report, Sample
 from headwater.processes import family
-from headwater.rate.admission import demand_of, granted_or_refused
+from headwater.rate.admission import dearer_anew, demand_of, granted_or_refused
 from headwater.rate.client import Client
 from headwater.rate.estimate import cores, tick_of
 from headwater.rate.messages import End
@@ -60,7 +60,8 @@ class Application:
         self.cores = max(1, math.ceil(estimated))
         reserved_cores = 0.0 if elsewhere else float(self.cores)
         reservation = Reservation("", contract, demand, estimated, None, reserved_cores, "", "", lanes=0)
-        self.admitted = granted_or_refused(line, flow, reservation, best_effort=best_effort)
+        dearer = dearer_anew(profile)
+        self.admitted = granted_or_refused(line, flow, reservation, best_effort=best_effort, dearer=dearer)
         self._line = line
         self._guard = Watch(self.admitted, line, _AT_ONCE * self.batch_s)
         self._begun = False

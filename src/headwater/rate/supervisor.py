@@ -26,7 +26,7 @@ from pathlib import Path
 
 import msgspec
 
-from headwater.errors import RateError
+from headwater.errors import FlowError, RateError
 from headwater.rate import cgroups, process
 from headwater.rate.exclusive import exclusive
 from headwater.rate.grade import Grade, Name, grade_here, share
@@ -404,7 +404,7 @@ async def _converse(supervisor: Supervisor, reader: asyncio.StreamReader, writer
         while text := await reader.readline():
             writer.write(line(supervisor.answer(request(text), pid, uid)))
             await writer.drain()
-    except (msgspec.DecodeError, ValueError) as error:
+    except (msgspec.DecodeError, ValueError, FlowError) as error:
         log.warning("process %s says what is no message: %s", pid, error)
     except OSError as error:
         log.debug("a process is gone: %s", error)
