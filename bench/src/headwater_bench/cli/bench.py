@@ -327,10 +327,11 @@ def length(
 def spark(
     only: Annotated[
         list[str] | None,
-        typer.Option(help="etl, stats, pred, warm, keyed, native, latency or start; several by repeating"),
+        typer.Option(help="etl, stats, pred, kafka, warm, keyed, native, latency or start; several by repeating"),
     ] = None,
     way: Annotated[
-        list[str] | None, typer.Option(help="of programs: from text to files, or parquet to a table [default: both]")
+        list[str] | None,
+        typer.Option(help="of programs: from text to files, from parquet or kafka to a table [default: all]"),
     ] = None,
     messages: Annotated[int | None, typer.Option(help="messages in a run of a flow")] = None,
     sensors: Annotated[int | None, typer.Option(help="how many sensors they come from")] = None,
