@@ -352,11 +352,12 @@ def backfill(
 
 @_experiment
 def cluster(
-    messages: Annotated[int | None, typer.Option(help="messages in a run [default: 600,000]")] = None,
+    flow: Annotated[str | None, typer.Option(help="etl, stats or pred [default: stats]")] = None,
+    messages: Annotated[int | None, typer.Option(help="messages in a run [default: 900,000]")] = None,
     repeats: Repeats = None,
 ) -> Options:
-    """STATS on a standalone cluster of two workers beside local[1] and one worker; one is killed, and a third joins."""
-    return {"messages": messages, "repeats": repeats}
+    """A flow on a standalone cluster of two workers beside local[1] and one worker; one is killed, and a third joins."""
+    return {"flow": flow, "messages": messages, "repeats": repeats}
 
 
 @_experiment
