@@ -6,6 +6,7 @@ import os
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 
 from headwater.spark import java
@@ -31,6 +32,20 @@ transaction.state.log.min.isr=1
 def is_here() -> bool:
     """Say whether there are jars to start one from."""
     return any(JARS.glob("kafka_2*.jar"))
+
+
+def connector() -> list[Path]:
+    """Return the jars by which Spark reads topics; they may not be there."""
+    from headwater.spark.sources.kafka import PACKAGES
+
+    return [JARS / "{1}-{2}.jar".format(*package.split(":")) for package in PACKAGES]
+
+
+def missing() -> str:
+    """Say what is missing to fill a topic and to have Spark read it; nothing if it is all there."""
+    if not is_here() or not all(jar.exists() for jar in connector()):
+        return f"no jars of Kafka in {JARS}"
+    return "" if find_spec("confluent_kafka") else "no client of Kafka: pip install 'headwater[kafka]'"
 
 
 @contextmanager
