@@ -24,14 +24,14 @@ def hold_signals() -> None:
 
 def held_signals() -> list[int]:
     """Return what has come so far and is to be acted on; it grows."""
-    return _held
+    return _pending
 
 
 def let_go_of_signals() -> None:
     """Have signals do what they do to any program, for what does not look at `stop_on_signals`; those held, at once."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    for number in _held:
+    for number in _pending:
         signal.raise_signal(number)
 
 
