@@ -6,8 +6,8 @@ which they were read, so that it makes no difference who had them; those of keye
 behind a keyed one stay with its keys as long as they can.
 
 A source that tells event time, such as the end of a bridge, is read in lane 0, and what it tells goes with the records
-to the lanes of their keys: blocks would leave it behind. A site's part of a flow is spread by whole keys alone, so that
-each lane has what an instance of the step would have: that can go on elsewhere, shared out otherwise.
+to the lanes of their keys: blocks would leave it behind. A site's part of a flow is spread by whole keys alone, and with
+all columns, so that each lane has what an instance of the step would have: that can go on elsewhere, shared out otherwise.
 """
 
 from __future__ import annotations
@@ -96,7 +96,11 @@ class _Planner:
             if step.is_source and all(self.where[r.name] == "one" for r in self.flow.readers_of(step.name)):
                 self.where[step.name] = "one"
                 self.moves = [move for move in self.moves if move.stream[0] != step.name]
-        return Layout(self.flow, self.where, self.moves, self.why, pruned(self.flow, self.moves), self.held)
+        schemas = {} if self.flow.is_part else pruned(self.flow, self.moves)
+        if self.flow.is_part:  # elsewhere somebody may read what nobody does here
+            for move in self.moves:
+                move.columns = tuple(move.given.schema)
+        return Layout(self.flow, self.where, self.moves, self.why, schemas, self.held)
 
     def _place(self, step: Step) -> None:
         place = self.parts[step.name].role
