@@ -1,10 +1,62 @@
 """Parts that run in lanes at their sites, as processes: killed, moved, shared out anew; what sinks have is read back."""
 
+import json
 import os
 import signal
 
+from headwater import engine
+from headwater.cli.locate import find_flow
 from headwater.processes import children
-from sites_of import as_one_engine_has_it, farm, running, site, wait_for
+from headwater_bench.moves.sites import net_of
+from sites_of import as_one_engine_has_it, farm, running, site, slow_flow, wait_for
+
+#: late records, the order of each key, a second key, and records that break a step
+MANY = """
+def picky(record):
+    if record["n"] % 1000 == 999:
+        raise ValueError("broken")
+    return record
+
+
+def counted(total, record):
+    total = (total or 0) + record["n"]
+    return total, {{"tank": record["tank"], "n": record["n"], "total": total}}
+
+
+def tanks(out="many"):
+    flow = Flow("tanks")
+    rows = [row | {{"at": max(0, row["at"] - 3_000_000 * (row["n"] % 97 == 0))}} for row in ROWS]
+    levels = flow.read("levels", Slow(rows, {{"n": int, "tank": str, "at": "time"}})).event_time("time", "at")
+    sound = levels.map("picky", picky).filter("sound", col.n >= 0)
+    means = sound.key_by("tank").window("means", Tumbling("1 s"), n=agg.sum("n"), records=agg.count())
+    means.write("windows", io.JsonLines(f"{folder}/{{out}}/windows.jsonl"))
+    means.late.write("late", io.JsonLines(f"{folder}/{{out}}/late.jsonl"))
+    totals = sound.key_by("tank").process("totals", counted, out={{"tank": str, "n": int, "total": int}})
+    totals.write("sums", io.JsonLines(f"{folder}/{{out}}/sums.jsonl"))
+    numbered = totals.select("last", "n", digit=col.n % 7)
+    numbered.key_by("digit").process("digits", digit, out={{"digit": int, "records": int}}).write(
+        "of digits", io.JsonLines(f"{folder}/{{out}}/digits.jsonl")
+    )
+    flow.dead_letters.select("letters", "step", "error").write(
+        "broken", io.JsonLines(f"{folder}/{{out}}/broken.jsonl")
+    )
+    return flow
+
+
+def digit(count, record):
+    return (count or 0) + 1, {{"digit": record["digit"], "records": (count or 0) + 1}}
+
+
+def one():
+    return tanks("one")
+"""
+STAY = {
+    "levels": "barn",
+    "time": "barn",
+    **dict.fromkeys(("windows", "late", "sums", "of digits", "dead letters", "letters", "broken"), "shed"),
+}
+SINKS = ("windows.jsonl", "late.jsonl", "sums.jsonl", "digits.jsonl", "broken.jsonl")
+MOVE = ("picky", "sound", "means", "totals", "last", "digits")
 
 
 def in_lanes(folder, **lanes):
@@ -54,23 +106,34 @@ def test_lanes_of_a_part_are_killed_and_nothing_is_lost(commands, tmp_path):
 
 
 def test_steps_move_between_parts_of_other_numbers_of_lanes(commands, tmp_path):
-    plan = farm(tmp_path)
-    in_lanes(tmp_path, cloud=2, barn=1)
+    for name in ("farm", "one", "many"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "farm" / "tanks.py").write_text(slow_flow(tmp_path, 1000, MANY))
+    (tmp_path / "farm" / "farm.toml").write_text(net_of(("barn", "shed", "cloud", "attic")))
+    in_lanes(tmp_path, cloud=2, barn=1, attic=3)
+    plan = {"flow": "tanks.py:tanks", "net": "farm.toml", "placement": STAY | dict.fromkeys(MOVE, "cloud")}
+    (tmp_path / "farm" / "plan.json").write_text(json.dumps(plan))
     commands.start("up", "farm/farm.toml", "--no-namespaces")
-    first = commands.start("deploy", plan, "--within", "180s")
+    first = commands.start("deploy", tmp_path / "farm" / "plan.json", "--within", "180s")
     part_of(commands, "cloud", 2)
-    for to, lanes in (("barn", 1), ("cloud", 2), ("shed", 1), ("cloud", 2)):
+    for to, lanes in (("barn", 1), ("cloud", 2), ("attic", 3), ("cloud", 2)):
         wait_for(lambda to=to: moved(commands, to), commands, f"a move to {to}")
-        at = part_of(commands, to, lanes)
-        assert "means" in at["steps"]
+        assert set(MOVE) <= set(part_of(commands, to, lanes)["steps"])
     (tmp_path / "hurry").touch()
     assert first.wait(180) == 0, commands.logs()
-    assert as_one_engine_has_it(tmp_path)
+    engine.run(find_flow(f"{tmp_path}/farm/tanks.py:one"))
+    found, expected = (
+        {path.name: path.read_text().splitlines() for path in (tmp_path / out).iterdir()} for out in ("many", "one")
+    )
+    assert {name: len(lines) for name, lines in expected.items() if lines}.keys() == set(SINKS)
+    assert {name: sorted(lines) for name, lines in found.items()} == {
+        name: sorted(lines) for name, lines in expected.items()
+    }
 
 
 def moved(commands, to):
     """Have windows go to a site; on a busy machine a site may be taken for gone, and come back a moment later."""
-    return "are not here" not in commands.run("move", "means", to, "--within", "180s", code=None)
+    return "are not here" not in commands.run("move", *MOVE, to, "--within", "180s", code=None)
 
 
 def test_a_site_that_is_started_with_other_lanes_shares_its_part_out_anew(commands, tmp_path):
