@@ -72,7 +72,7 @@ def _time(saved: TaskState, port: int) -> int:
 
 def _time_with_queue(saved: TaskState, port: int) -> int:
     """Return how far time will have come by an input once what is on its way has."""
-    later = [watermark for channel, _, watermark in saved["queue"] if saved["ports"][channel] == port]
+    later: list[int] = [watermark for channel, _, watermark in saved["queue"] if saved["ports"][channel] == port]
     return max([_time(saved, port), *later])
 
 
