@@ -18,6 +18,7 @@ from headwater.engine.checkpoint.store import Checkpoint, Store
 from headwater.engine.lanes.layout import laid_out
 from headwater.errors import RunError
 from headwater.operators import Operator
+from headwater.operators.snapshot import pack_state
 from kept_flow import add_up
 from killed import cut_off
 from properties import share_of
@@ -213,8 +214,10 @@ def test_what_is_on_its_way_between_lanes_waits_at_the_instances_of_its_keys():
             "by": {"means": [0]},
             "outlets": {"means, 0 (to lanes)": [["means", 0]]},
         },
-        "steps": {name: {"kind": type(step.kind).__name__} for name, step in part.steps.items()},
+        "steps": {name: {"kind": type(step.kind).__name__} for name, step in part.steps.items()}
+        | {"time": {"kind": "-"}},
         "tasks": {
+            "time": [{**state, "state": clock_at(at), "lane": lane, "queue": []} for lane, at in enumerate((3, 8))],
             "sound": [
                 {**state, "lane": 0, "queue": [[0, batch, NO_WATERMARK], [0, None, 9]]},
                 {**state, "lane": 1, "queue": [[0, batch, NO_WATERMARK], [0, None, 7]]},
@@ -231,8 +234,13 @@ def test_what_is_on_its_way_between_lanes_waits_at_the_instances_of_its_keys():
     means = [[each[1].length for each in task["queue"]] for task in found["tasks"]["means"]]
     assert sum(map(sum, means)) == 20
     assert all(means)
+    assert [task["state"] for task in found["tasks"]["time"]] == [clock_at(8)]  # each lane had seen other blocks
     assert [task["lane"] for task in found["tasks"]["archive"]] == [0, 1]  # by which its writers are known
     assert of_instances(Checkpoint(7, {**content, "lanes": 1}), made).content["lanes"] == 1
+
+
+def clock_at(watermark):
+    return pack_state("event time", {"watermark": watermark})
 
 
 def test_a_site_that_says_another_number_of_lanes_has_its_parts_run_in_them(tmp_path):

@@ -15,6 +15,8 @@ from headwater.engine.checkpoint.drain import TaskState, fit_channels
 from headwater.engine.checkpoint.in_flight import put
 from headwater.engine.checkpoint.store import Checkpoint
 from headwater.flow.flow import Flow
+from headwater.flow.steps import Step
+from headwater.operators import build
 
 
 def of_instances(found: Checkpoint, flow: Flow) -> Checkpoint:
@@ -25,13 +27,15 @@ def of_instances(found: Checkpoint, flow: Flow) -> Checkpoint:
     layout = content["layout"]
     to_all = {(step, port) for step, port, to, _ in layout["moves"] if to == "all"}
     tasks: dict[str, list[TaskState]] = {}
-    for name in content["tasks"].keys() & content["steps"].keys():
-        saved = content["tasks"][name]
+    for name, saved in content["tasks"].items():
+        if name not in content["steps"]:  # where records leave a lane
+            continue
         if layout["where"].get(name) == "blocks":  # which knows numbers of blocks in place of time
             saved = [fit_channels(each, each["ports"], timeless=True) for each in saved]
-        kind = content["steps"][name]["kind"]
-        if kind == "Write":  # its writers are known by their lanes
+        if content["steps"][name]["kind"] == "Write":  # its writers are known by their lanes
             tasks[name] = saved
+        elif name in flow.steps and flow.steps[name].state == "stream":
+            tasks[name] = [{**_as_one(saved, ()), "state": _latest(flow.steps[name], saved)}]
         elif name not in flow.steps or flow.steps[name].state in ("none", "copied"):
             tasks[name] = [_as_one(saved, {port for step, port in to_all if step == name})]
         else:
@@ -62,6 +66,14 @@ def _as_one(saved: list[TaskState], to_all: Collection[int]) -> TaskState:
     watermarks = [min(_time(each, port) for each in saved) for port in ports]
     together = {"watermark": min(each["watermark"] for each in saved), "watermarks": watermarks, "idle": []}
     return {**first, **together, "ended": all(each["ended"] for each in saved), "queue": queue}
+
+
+def _latest(step: Step, saved: list[TaskState]) -> bytes:
+    """Return how far event time has come by what all lanes have read: each has seen other blocks."""
+    operator = build(step)
+    for each in saved:
+        operator.restore(each["state"])
+    return operator.snapshot()
 
 
 def _time(saved: TaskState, port: int) -> int:
