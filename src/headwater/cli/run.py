@@ -14,7 +14,7 @@ from rich.console import Console
 from headwater.cli.forward import with_forwarding
 from headwater.cli.keeping import leave_to_lane
 from headwater.cli.locate import find_flow
-from headwater.cli.parameters import FLOW, JSON
+from headwater.cli.parameters import FLOW, JSON, parse_lanes
 from headwater.cli.plugins import spark_job
 from headwater.cli.promise import GivingWay, can_keep, contract_of, start_promised, start_promised_on_spark
 from headwater.cli.rewire import rewire, source_of
@@ -44,7 +44,6 @@ from headwater.cli.unread import is_unread
 from headwater.cli.writable import check_folder
 from headwater.data.jit import answering_at_once
 from headwater.engine import RUNNERS, Options, start
-from headwater.engine.lanes import Lanes
 from headwater.engine.memory import keep_freed, share_arenas
 from headwater.engine.options import HANG, LINGER, OnHang, WhenFull
 from headwater.engine.policy import DEFAULT, POLICIES
@@ -468,15 +467,6 @@ def parse_take(text: str) -> Take:
         return text  # type: ignore[return-value]
     if not text.isdecimal() or int(text) < 1:
         raise RunError(f"--take is 'all', 'half' or a number of records above 0; got {text!r}")
-    return int(text)
-
-
-def parse_lanes(text: str | None) -> Lanes | None:
-    """Read `--lanes`."""
-    if text is None or text == "auto":
-        return text  # type: ignore[return-value]
-    if not text.isdecimal() or int(text) < 1:
-        raise RunError(f"--lanes is 'auto' or a number of processes above 0; got {text!r}")
     return int(text)
 
 

@@ -19,6 +19,7 @@ import typer
 from headwater import net as nets
 from headwater.cli.placement_options import Ask
 from headwater.cli.question import speed_named
+from headwater.cli.site import lanes_of
 from headwater.cli.site_web import LISTEN as WEB_LISTEN
 from headwater.cli.site_web import Web, WebListen, check_dashboard, site_dashboard
 from headwater.cli.sites import SITES, STATE, Coordinators
@@ -137,6 +138,8 @@ def _site_options(net: Net, folder: Path, site: str) -> list[str]:
             try:
                 if option == "uplink":
                     Uplink.read(text)
+                elif option == "lanes":
+                    lanes_of(text, master)
                 else:
                     Quote(f"--{option}", text)
             except RunError as error:

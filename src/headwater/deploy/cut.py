@@ -113,7 +113,9 @@ class Cut:
             if self.site_of[step.name] == site
         ]
         steps += [_sending(crossings, ends) for crossings in self._leaving(site)]
-        return Flow.of_steps(self.flow.name, steps)
+        part = Flow.of_steps(self.flow.name, steps)
+        part.is_part = True
+        return part
 
     def _leaving(self, site: str) -> list[list[Crossing]]:
         """Return the crossings of each stream that leaves a site."""

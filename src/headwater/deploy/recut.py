@@ -21,6 +21,7 @@ from headwater.deploy.ahead import PassingDisk
 from headwater.deploy.cut import Crossing, Cut
 from headwater.deploy.state_transfer import Waiting, note_waiting, waiting
 from headwater.engine.checkpoint.in_flight import enqueue
+from headwater.engine.checkpoint.instances import of_instances
 from headwater.engine.checkpoint.recovery import VERSION
 from headwater.engine.checkpoint.store import Checkpoint, Store
 from headwater.errors import PlacementError, listed, suggestion
@@ -78,7 +79,8 @@ def recut(
     """
     check_move(flow, before, after)
     old, new = Cut(flow, before), Cut(flow, after)
-    checkpoints = {site: Store(folders[site], PassingDisk()).latest() for site in old.sites if site in folders}
+    latest = {site: Store(folders[site], PassingDisk()).latest() for site in old.sites if site in folders}
+    checkpoints = {site: None if each is None else of_instances(each, flow) for site, each in latest.items()}
     for crossing in old.crossings:
         if crossing.origin not in go_on and crossing.target not in go_on:
             _deliver(old, crossing, _under_way(crossing, folders, checkpoints), checkpoints)
@@ -222,6 +224,8 @@ def _write(move: _Recut, site: str, into: Path) -> None:
         return
     made_at = max(each.content["made"] for each in checkpoints.values() if each is not None)
     head = {"version": VERSION, "flow": old.flow.name, "made": made_at}
+    if here is not None and "retired" in here.content:  # writers of its sinks in lanes that are no more
+        head["retired"] = here.content["retired"]
     Store(into, PassingDisk()).write(0 if here is None else here.number, head | content, states)
     for outlet, crossing in sent.items():
         if outlet in content["steps"]:

@@ -35,6 +35,7 @@ class PartState(msgspec.Struct, frozen=True):
     outgoing: dict[str, Outgoing] = {}  #: by stream
     taken: dict[str, int] = {}  #: records that each step has taken in
     cores: float = 0.0  #: that its process took in the last second
+    lanes: int = 1  #: processes that share its work
     delay_ms: tuple[float, float] | None = None  #: of records that came out in it, since they came in here: p50, p99
 
 
