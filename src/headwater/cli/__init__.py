@@ -13,7 +13,7 @@ import typer
 
 from headwater import __version__
 from headwater.cli import plugins
-from headwater.cli.keeping import main_begins
+from headwater.cli.keeping import main_begins, main_ends
 from headwater.cli.lazy import LOOK, Commands, ListedCommand, lacking
 from headwater.errors import HeadwaterError, exit_code_of
 
@@ -132,6 +132,8 @@ def main() -> None:
         typer.echo(f"error: {shown(str(error))}", err=True)
         _flush_output()
         raise SystemExit(exit_code_of(error)) from None
+    finally:
+        main_ends()
 
 
 def _flush_output() -> None:

@@ -10,7 +10,7 @@ import signal
 import sys
 from collections.abc import Sequence
 
-from headwater.cli.signals import held_signals, hold_signals
+from headwater.cli.signals import held_signals, hold_signals, release_signals
 from headwater.errors import RateError
 
 log = logging.getLogger(__name__)
@@ -32,6 +32,12 @@ def main_begins(arguments: Sequence[str]) -> None:
     if runs or _is_lane():
         hold_signals()
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
+
+
+def main_ends() -> None:
+    """Leave signals as they were found; a lane that is told to end now ends by itself in a moment."""
+    if not _is_lane():
+        release_signals()
 
 
 def leave_to_lane() -> None:

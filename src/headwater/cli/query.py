@@ -25,7 +25,7 @@ from headwater.io.file_format import file_named
 from headwater.io.records import json_lines
 
 _GUESSED = (".jsonl", ".json", ".ndjson", ".csv")  #: endings of files that say nothing of the types of their columns
-_WORDS: dict[str, str] = {**{kind: word for word, kind in TYPES.items()}, "int": "long", "float32": "float"}
+_WORDS = {kind: word for word, kind in TYPES.items()} | {"int": "long", "float": "double", "float32": "float"}
 
 
 def query(

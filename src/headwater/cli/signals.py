@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from threading import Thread
 from typing import Any
@@ -12,13 +12,16 @@ from typing import Any
 from headwater.cli.force_quit import exit_at_third_signal
 
 _STOPPING = (signal.SIGINT, signal.SIGTERM)
+_before: dict[int, Any] = {}  #: what was done about them, where they are held
 _pending: list[int] = []  #: signals that came before there was anything to be stopped by them
 
 
 def hold_signals() -> None:
     """Keep what comes before `stop_on_signals`, which acts on it; a second one leaves."""
     for number in _STOPPING:
-        signal.signal(number, _hold)
+        before = signal.signal(number, _hold)
+        if before is not _hold:
+            _before[number] = before
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOPPING)
 
 
@@ -28,10 +31,16 @@ def held_signals() -> list[int]:
 
 
 def let_go_of_signals() -> None:
-    """Have signals do what they do to any program, for what does not look at `stop_on_signals`; those held, at once."""
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    for number in _pending:
+    """Have signals do what they did before, for what does not look at `stop_on_signals`; those held, at once."""
+    release_signals(list(_pending))
+
+
+def release_signals(numbers: Sequence[int] = ()) -> None:
+    """Hold signals no longer, and have those of some numbers come now."""
+    _pending.clear()
+    while _before:
+        signal.signal(*_before.popitem())
+    for number in numbers:
         signal.raise_signal(number)
 
 
