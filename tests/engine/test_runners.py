@@ -1,11 +1,13 @@
 """What every runner on this machine must do with every flow."""
 
+import time
+
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from alike import as_multiset, by_key, keyed_chain, order_matters, straight
-from headwater import Flow, Session, Sliding, Tumbling, agg, col, engine, io
+from headwater import Flow, Schema, Session, Sliding, Tumbling, agg, col, engine, io
 from headwater.engine import profiler
 from headwater.flow import Batch
 from properties import examples
@@ -102,6 +104,47 @@ def test_a_join_pairs_records_of_two_sources(on):
     wanted = {(a, b) for a in range(30) for b in range(30) if a % 3 == b % 3 and abs(a - b) <= 3}
     assert {(r["a"], r["b"]) for r in out.records} == wanted
     assert len(out.records) == len(wanted)
+
+
+@pytest.mark.parametrize("on", RUNNERS)
+def test_a_window_behind_a_join_gets_every_pair(on):
+    schema = {"k": str, "at": "time"}
+    left = io.Items([{"k": "a", "at": 10_000_000}], schema)
+    right = OneByOne([{"k": "b", "at": 10_900_000}, {"k": "a", "at": 11_000_000}, {"k": "b", "at": 30_000_000}], schema)
+    flow, out = Flow("pairs"), io.Collect()
+    lefts = flow.read("lefts", left).event_time("left", "at").key_by("k")
+    rights = flow.read("rights", right).event_time("right", "at").key_by("k")
+    pairs = lefts.join("pairs", rights, within="1 s")  # a pair is as old as its left record
+    pairs.key_by("k").window("halves", Tumbling("500 ms"), n=agg.count()).write("out", out)
+    report = engine.run(flow, on=on)
+    assert [(row["start"], row["n"]) for row in out.records] == [(10_000_000, 1)]
+    assert not report.late
+
+
+class OneByOne:
+    """A source that brings a record now and then, so that each goes through the flow before the next comes."""
+
+    def __init__(self, rows, schema):
+        self.rows, self.schema = rows, Schema.of(schema)
+
+    def open(self, reject, position=None):
+        return OneByOneReader(self)
+
+
+class OneByOneReader:
+    def __init__(self, source):
+        self.source, self.position = source, 0
+
+    def read(self, limit, timeout_s):
+        if self.position == len(self.source.rows):
+            return None
+        time.sleep(0.02)
+        self.position += 1
+        row = self.source.rows[self.position - 1]
+        return Batch.of({name: [value] for name, value in row.items()}, self.source.schema)
+
+    def close(self):
+        pass
 
 
 @pytest.mark.parametrize("on", RUNNERS)
