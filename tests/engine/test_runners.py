@@ -1,15 +1,14 @@
 """What every runner on this machine must do with every flow."""
 
-import time
-
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from alike import as_multiset, by_key, keyed_chain, order_matters, straight
-from headwater import Flow, Schema, Session, Sliding, Tumbling, agg, col, engine, io
+from headwater import Flow, Session, Sliding, Tumbling, agg, col, engine, io
 from headwater.engine import profiler
 from headwater.flow import Batch
+from one_by_one import OneByOne
 from properties import examples
 from strategies import build, flows, options, records
 
@@ -119,32 +118,6 @@ def test_a_window_behind_a_join_gets_every_pair(on):
     report = engine.run(flow, on=on)
     assert [(row["start"], row["n"]) for row in out.records] == [(10_000_000, 1)]
     assert not report.late
-
-
-class OneByOne:
-    """A source that brings a record now and then, so that each goes through the flow before the next comes."""
-
-    def __init__(self, rows, schema):
-        self.rows, self.schema = rows, Schema.of(schema)
-
-    def open(self, reject, position=None):
-        return OneByOneReader(self)
-
-
-class OneByOneReader:
-    def __init__(self, source):
-        self.source, self.position = source, 0
-
-    def read(self, limit, timeout_s):
-        if self.position == len(self.source.rows):
-            return None
-        time.sleep(0.02)
-        self.position += 1
-        row = self.source.rows[self.position - 1]
-        return Batch.of({name: [value] for name, value in row.items()}, self.source.schema)
-
-    def close(self):
-        pass
 
 
 @pytest.mark.parametrize("on", RUNNERS)

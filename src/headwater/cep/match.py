@@ -40,7 +40,6 @@ class MatchPlan:
     keys: tuple[tuple[str, ...], ...]
     step: str
     cap: int = DEFAULT_CAP
-    lag_us: int = 0  #: of the streams, behind the watermark
     result_time: str | None = None  #: the column of the results' event time
     delay_us: int = 0  #: how far that lies behind the watermark when they come
     interpreted: bool = False  #: run even a chain that could be compiled by the interpreter
@@ -64,7 +63,7 @@ class MatchOperator(Operator):
     def __init__(self, plan: MatchPlan) -> None:
         self._plan = plan
         a = plan.automaton
-        self._arrivals = Arrivals(a.schemas, plan.times, plan.keys, plan.step, own_reads(a), plan.lag_us)
+        self._arrivals = Arrivals(a.schemas, plan.times, plan.keys, plan.step, own_reads(a))
         self._select = plan.projection.runner(plan.step)
         self._matcher = _matcher(plan, by_key=self._arrivals.by_key)
         self._evicted = 0  #: by matchers before this one

@@ -209,6 +209,12 @@ class Apply:
         return make
 
     @property
+    def lag_us(self) -> int:
+        """How far behind the watermark its results may lie: those of a query's batch are as old as its last record."""
+        lag: int = getattr(self.make, "delay_us", 0)
+        return lag
+
+    @property
     def state(self) -> State:
         """What its class says: `stateless`, `replicable`; what does something by event time has to remember it."""
         if self.operator.stateless and not self.timed:
@@ -296,7 +302,7 @@ class Step:
 
     def time_behind(self, watermark: int) -> int:
         """Return how far event time has come behind the step, given how far it has come at it."""
-        if not isinstance(self.kind, Join) or watermark in (NO_WATERMARK, END):
+        if not isinstance(self.kind, Join | Apply) or watermark in (NO_WATERMARK, END):
             return watermark
         return max(NO_WATERMARK, watermark - self.kind.lag_us)
 

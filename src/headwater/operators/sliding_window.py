@@ -42,7 +42,7 @@ class SlidingWindowPlan:
     aggregates: tuple[tuple[str, Aggregate], ...]
     projection: Projection
     step: str
-    lag_us: int | None = 0  #: behind the watermark, None when that speaks of another time
+    by_watermark: bool = True  #: or does that speak of another time
     result_time: str | None = None  #: the column of the results' event time
 
     def __call__(self) -> SlidingWindowOperator:
@@ -72,7 +72,7 @@ class SlidingWindowOperator(Operator):
         self._count = np.zeros(16, np.int64)
         self._meta = np.zeros(k.META, np.int64)
         self._meta[k.FREE] = -1
-        self._progress, self._swept = Progress(plan.lag_us), NO_WATERMARK
+        self._progress, self._swept = Progress(by_watermark=plan.by_watermark), NO_WATERMARK
         self.idle_keys = IdleKeys()  #: those, groups included, of which no window holds a record
 
     def process(self, batch: Batch, port: int) -> Output:

@@ -48,7 +48,6 @@ class JoinPlan:
     times: tuple[str | None, str | None]
     keys: tuple[tuple[str, ...], tuple[str, ...]]
     step: str
-    lag_us: int = 0  #: of the streams, behind the watermark
     result_time: str | None = None  #: a pair has none
 
     def __call__(self) -> JoinWindowsOperator:
@@ -69,7 +68,7 @@ class JoinWindowsOperator(Operator):
     def __init__(self, plan: JoinPlan) -> None:
         self._plan = plan
         reads = [(side, values[side]) for values in plan.equal for side in range(2)]
-        self._arrivals = Arrivals(plan.schemas, plan.times, plan.keys, plan.step, reads, plan.lag_us)  # type: ignore[arg-type]
+        self._arrivals = Arrivals(plan.schemas, plan.times, plan.keys, plan.step, reads)  # type: ignore[arg-type]
         self._select = plan.projection.runner(plan.step)
         self._on = compile_mask(plan.on, plan.projection.schema) if plan.on is not None else None
         sides = [(left, right) for left, right, _ in plan.equal]
