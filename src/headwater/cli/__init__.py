@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import logging
+import os
 import sys
 from collections.abc import Callable
 from functools import cache, partial
@@ -103,10 +105,24 @@ def main() -> None:
     main_begins(sys.argv[1:])
     add_commands()
     try:
+        try:
+            _run()
+        finally:
+            sys.stdout.flush()
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT) or error.filename is not None:
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what it still holds, at the very end
+        typer.echo("error: cannot write standard output: the disk is full", err=True)
+        raise SystemExit(1) from None
+
+
+def _run() -> None:
+    try:
         app()
     except HeadwaterError as error:
         from headwater.cli.screen import print_error
 
-        print_error(error)
         typer.echo(f"error: {error}", err=True)
+        print_error(error)
         raise SystemExit(exit_code_of(error)) from None
