@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from headwater.cep import syntax as s
-from headwater.cep.automaton import Automaton
+from headwater.cep.automaton import Automaton, label
 from headwater.cep.matchers.comparison import comparisons
 from headwater.cep.matchers.compiled import own_reads
 from headwater.cep.matchers.interpreter import FOREVER, Interpreter
@@ -53,6 +53,11 @@ class MatchPlan:
         """What drawings call the step."""
         kind = "sequence" if self.automaton.strict else "pattern"
         return f"{kind} of {len(self.automaton.stages)}"
+
+    @property
+    def keeps(self) -> str:
+        """What saved state is about: partial matches, and what they remember."""
+        return f"{self.automaton} keeping {', '.join(label(attribute) for attribute in self.attributes) or 'nothing'}"
 
 
 class MatchOperator(Operator):

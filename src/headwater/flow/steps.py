@@ -300,6 +300,14 @@ class Step:
     where: str = ""
     on_error: OnError = DEAD_LETTER  #: what becomes of records that break it
 
+    @property
+    def keeps(self) -> str | None:
+        """What its state is about: where that is another, saved state means something else. None where nobody can say."""
+        if isinstance(self.kind, WindowAggregate | Join):
+            return str(self.kind)
+        keeps: str | None = getattr(self.kind.make, "keeps", None) if isinstance(self.kind, Apply) else None
+        return keeps
+
     def time_behind(self, watermark: int) -> int:
         """Return how far event time has come behind the step, given how far it has come at it."""
         if not isinstance(self.kind, Join | Apply) or watermark in (NO_WATERMARK, END):

@@ -16,7 +16,7 @@ from headwater.data.batch import CREATED, END, NO_WATERMARK, Batch
 from headwater.data.column import Array, Column
 from headwater.data.keys import KeyIndex
 from headwater.data.schema import Schema
-from headwater.flow.aggregates import Aggregate
+from headwater.flow.aggregates import Aggregate, aggregates_text
 from headwater.operators.accumulate import Accumulators
 from headwater.operators.kernels.batches import batches_by_length, batches_by_time, sessions
 from headwater.operators.keyed import combine, with_letters
@@ -59,6 +59,12 @@ class BatchWindowPlan:
     def __name__(self) -> str:
         """What drawings call the step."""
         return f"{self.kind} batch"
+
+    @property
+    def keeps(self) -> str:
+        """What saved state is about."""
+        size = self.size if self.kind == "length" else f"{self.size / 1e6:g} s of {self.time or 'creation'}"
+        return f"{self.__name__} {size} {aggregates_text(self.groups, self.aggregates)}"
 
 
 class BatchWindowOperator(Operator):

@@ -15,7 +15,7 @@ import numpy as np
 from headwater.data.batch import CREATED, END, NO_WATERMARK, Batch
 from headwater.data.column import Array, Column
 from headwater.data.schema import Schema
-from headwater.flow.aggregates import Aggregate
+from headwater.flow.aggregates import Aggregate, aggregates_text
 from headwater.operators.accumulate import unfit
 from headwater.operators.kernels import slide as k
 from headwater.operators.keyed import combine, with_letters
@@ -53,6 +53,12 @@ class SlidingWindowPlan:
     def __name__(self) -> str:
         """What drawings call the step."""
         return "sliding window" if self.limit or self.span_us else "running aggregate"
+
+    @property
+    def keeps(self) -> str:
+        """What saved state is about."""
+        size = self.limit or f"{self.span_us / 1e6:g} s of {self.time or 'creation'}"
+        return f"{self.__name__} {size} {aggregates_text(self.groups, self.aggregates)}"
 
 
 class SlidingWindowOperator(Operator):

@@ -59,6 +59,13 @@ class JoinPlan:
         """What drawings call the step."""
         return f"join {self.names[0]} and {self.names[1]}"
 
+    @property
+    def keeps(self) -> str:
+        """What saved state is about."""
+        sizes = [limit or f"{span / 1e6:g} s" for limit, span in zip(self.limits, self.spans, strict=True)]
+        equal = " and ".join(f"{left} == {right}" for left, right, _ in self.equal)
+        return f"{self.__name__} of {sizes[0]} and {sizes[1]} on {equal or 'nothing equal'}"
+
 
 class JoinWindowsOperator(Operator):
     """Keeps each side's window as rows chained by the values that must be equal, so a record touches its partners alone."""
