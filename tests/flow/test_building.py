@@ -83,6 +83,15 @@ WRONG = {
         lambda s: s.key_by("id").window("w", Count(3), id=agg.count()),
         "the result has 'id' twice",
     ),
+    "window behind a step that computes event time anew": (
+        lambda s: (
+            s.event_time("t", "at")
+            .with_columns("later", at=(col.at.cast(int) + 3_600_000_000).cast("time"))
+            .key_by("id")
+            .window("w", Tumbling("1 s"), n=agg.count())
+        ),
+        "a window of time needs event time",
+    ),
     "key named like a bound of the window": (
         lambda s: (
             s.with_columns("at", start=col.at)
