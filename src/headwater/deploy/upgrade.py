@@ -34,7 +34,11 @@ def fitted(
             continue
         before = moment.steps.get(names.get(step.name, step.name))
         if before is None:
-            told = (steps[given.step].watermark for given in step.inputs if given.step in steps)
+            told = (
+                flow.steps[given.step].time_behind(steps[given.step].watermark)
+                for given in step.inputs
+                if given.step in steps
+            )
             steps[step.name] = StepMoment(build(step), min(told, default=NO_WATERMARK))
         else:
             then = was.steps[names.get(step.name, step.name)]
