@@ -11,7 +11,7 @@ from waiting import PATIENCE_S
 
 
 def value_of(row):
-    return json.dumps({**row, "at": row["at"].isoformat()}).encode()
+    return json.dumps(row, default=lambda at: at.isoformat()).encode()
 
 
 def fill_splits(servers, topic, rows):
@@ -23,12 +23,17 @@ def fill_splits(servers, topic, rows):
         assert producer.flush(PATIENCE_S) == 0
 
 
-def backlog_of(servers, name, rows):
-    """Make a topic with a partition for each split, and return it as a source."""
+def filled(servers, name, rows):
+    """Make a topic with a partition for each split, and write rows to them."""
     admin = AdminClient({"bootstrap.servers": servers})
     for made in admin.create_topics([NewTopic(name, len(rows), 1)]).values():
         made.result(PATIENCE_S)
     fill_splits(servers, name, rows)
+
+
+def backlog_of(servers, name, rows):
+    """Make a topic likewise, and return it as a source."""
+    filled(servers, name, rows)
     return io.Kafka(servers, name, SCHEMA)
 
 

@@ -26,7 +26,7 @@ from pathlib import Path
 from headwater import Flow, Tumbling, agg, col, io
 from headwater.data.batch import NO_WATERMARK, Batch
 
-ROWS = [{{"n": n, "tank": f"t{{n % 5}}", "at": n * 10_000}} for n in range(30_000)]
+ROWS = [{{"n": n, "tank": f"t{{n % 5}}", "at": n * 10_000}} for n in range(60_000)]
 
 
 class Slow(io.Items):
@@ -38,7 +38,7 @@ class Slow(io.Items):
             if Path("{folder}/hurry").exists():
                 return read(limit, timeout_s)
             time.sleep(0.02)
-            return Batch.of_watermark(NO_WATERMARK) if reader.position > 20_000 else read({rate_hz} // 50, timeout_s)
+            return Batch.of_watermark(NO_WATERMARK) if reader.position > 50_000 else read({rate_hz} // 50, timeout_s)
 
         reader.read = slowly
         return reader

@@ -1,6 +1,7 @@
 """Waiting for what is sure to come, however busy the machine is."""
 
 import os
+import socket
 import time
 
 #: for what comes in a moment on a quiet machine: nobody waits so long but where it does not come at all
@@ -25,4 +26,18 @@ def gone(pid):
         os.kill(pid, 0)
     except ProcessLookupError:
         return True
+    return False
+
+
+def hangs_up_on_who_drips(address, said):
+    """Say whether a server does, that is told a little more all the time and never all of it."""
+    with socket.create_connection(address, PATIENCE_S) as line:
+        line.sendall(said)
+        until_s = time.monotonic() + PATIENCE_S
+        while time.monotonic() < until_s:
+            try:
+                line.sendall(b" ")
+            except (BrokenPipeError, ConnectionResetError):
+                return True
+            time.sleep(0.02)
     return False

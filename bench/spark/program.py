@@ -3,7 +3,8 @@
     python program.py FLOW FORM INPUT OUTPUT NOTES BUCKETS
 
 FLOW is etl, stats or pred, FORM one of `FORMS`. A text file, a message to a line behind its number, becomes files of JSON, a
-Parquet file a Parquet table. NOTES is a JSON file of what is known of sensors, BUCKETS numbers that Spark spreads evenly.
+Parquet file a Parquet table, as does kafka:SERVERS/TOPIC, whose messages have their numbers as keys. NOTES is a JSON file of
+what is known of sensors, BUCKETS numbers that Spark spreads evenly.
 """
 
 from __future__ import annotations
@@ -28,6 +29,9 @@ _OUT = {
 _MESSAGES = "cast(substring_index(value, ',', 1) as long) as msg", "substring(value, instr(value, ',') + 1) as message"
 
 
+_KEYED = "cast(cast(key as string) as long) as msg", "cast(value as string) as message"
+
+
 def session(form: str, cores: int, size: int) -> SparkSession:
     settings = {
         "spark.ui.enabled": "false",
@@ -45,6 +49,8 @@ def session(form: str, cores: int, size: int) -> SparkSession:
     if form == "transform":  # which keeps state nowhere else; for the others, that in memory is faster
         provider = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
         settings["spark.sql.streaming.stateStore.providerClass"] = provider
+    if "JARS" in os.environ:
+        settings["spark.jars"] = os.environ["JARS"]
     builder = SparkSession.builder.master(f"local[{cores}]").config(map=settings)
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
@@ -52,6 +58,16 @@ def session(form: str, cores: int, size: int) -> SparkSession:
 
 
 def messages(spark: SparkSession, path: str, *, at_once: bool) -> DataFrame:
+    if path.startswith("kafka:"):
+        servers, topic = path.removeprefix("kafka:").split("/")
+        reader = (spark.read if at_once else spark.readStream).format("kafka")
+        # one partition of the topic is read by all cores
+        options = {"startingOffsets": "earliest", "minPartitions": spark.sparkContext.defaultParallelism}
+        return (
+            reader.options(subscribe=topic, **{"kafka.bootstrap.servers": servers}, **options)
+            .load()
+            .selectExpr(*_KEYED)
+        )
     reader = spark.read if at_once else spark.readStream.option("maxFilesPerTrigger", 1000)
     where = path if at_once else os.path.join(os.path.dirname(path), f"*{os.path.splitext(path)[1]}")
     if path.endswith(".parquet"):
@@ -76,14 +92,14 @@ def main(flow: str, form: str, path: str, output: str, notes_file: str, numbers_
     if form not in FORMS:
         sys.exit(f"there is no form {form!r}; forms are {', '.join(FORMS)}")
     numbers = [int(number) for number in numbers_said.split(",")]
-    spark = session(form, len(numbers) - 1, os.path.getsize(path))
+    spark = session(form, len(numbers) - 1, 0 if path.startswith("kafka:") else os.path.getsize(path))
     notes = {}
     if flow == "etl":
         with open(notes_file) as file:
             notes = {name: tuple(told) for name, told in json.load(file).items()}
     at_once = form == "job"
     made = results(flow, form, messages(spark, path, at_once=at_once), notes, numbers).select(*_OUT[flow])
-    kind = "parquet" if path.endswith(".parquet") else "json"
+    kind = "json" if path.endswith(".txt") else "parquet"
     if at_once:
         made.write.format(kind).save(output)
     else:

@@ -83,13 +83,13 @@ def __getattr__(name: str) -> Any:
     if name in _PACKAGES:
         return import_module(f"headwater.{name}")
     if name == "agg":
-        found = import_module("headwater.flow.aggregates")
+        value = import_module("headwater.flow.aggregates")
     elif name in __all__:
-        found = getattr(import_module("headwater.flow"), name)
+        value = getattr(import_module("headwater.flow"), name)
     else:
         raise AttributeError(f"module 'headwater' has no attribute {name!r}")
-    globals()[name] = found
-    return found
+    globals()[name] = value
+    return value
 
 
 def __dir__() -> list[str]:

@@ -41,14 +41,14 @@ class Mount(NamedTuple):
 
 def mounts(proc: Path, kind: str) -> list[Mount]:
     """Return the file systems of a kind, `cgroup` or `cgroup2`."""
-    found = []
+    file_systems = []
     for line in _lines(proc / "self" / "mountinfo"):
         before, _, after = line.partition(" - ")
         fields = after.split(" ")  # the kind, what is mounted, which may be called nothing, and options
         if fields[0] == kind:
             root, point = before.split(" ")[3:5]
-            found.append(Mount(Path(point), fields[2].split(","), PurePosixPath(root)))
-    return found
+            file_systems.append(Mount(Path(point), fields[2].split(","), PurePosixPath(root)))
+    return file_systems
 
 
 def own_group(proc: Path, version: int) -> str:

@@ -71,6 +71,10 @@ class NoRoomError(InputError):
     """There is no room on a disk for what is to be written, and may be some later: a sink that raises it is tried again."""
 
 
+#: how a GoneError ends where who has read enough has closed a pipe: nobody's fault
+UNREAD = "nobody reads standard output any more"
+
+
 class GoneError(InputError):
     """Nobody will ever read what is written there, as behind a pipe that was closed: a sink that raises it ends the run."""
 

@@ -323,22 +323,22 @@ class Report:
         sums = {"in": self.last.records_in, "out": out, **total}
         rows.append(("in all", *(f"{sums[name]:,}" if name in sums else "" for name in _SHOWN)))
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        lines = [
+        table = [
             "  ".join([row[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(row[1:], widths[1:], strict=True))])
             for row in rows
         ]
         latency = self.last.latency.to_json()
-        said = [
+        lines = [
             f"{self.flow} on {self.runner}: {self.seconds:.2f} s, {self.throughput:,.0f} records/s written, latency p50 "
             f"{latency['p50']:g} ms, p95 {latency['p95']:g} ms, p99 {latency['p99']:g} ms",
-            *lines,
+            *table,
             *(f"shed {count:,}: {reason}" for reason, count in self.shed.items()),
             *(f"tried again {s.retries:,} times: step {s.name}" for s in steps if s.retries),
             *(f"{step}: {_account_text(account)}" for step, account in self.extra.get("sinks", {}).items()),
             *(f"dead letter from {letter['step']}: {letter['error']}" for letter in self.examples),
             *([f"ended by: {self.error}"] if self.error else []),
         ]
-        return "\n".join(said)
+        return "\n".join(lines)
 
     def then(self, later: Report) -> Report:
         """Return what this run and a later one did, as if it were one; what sinks tell is as it was at the end."""

@@ -1,6 +1,8 @@
 """What the experiment on a cluster tells of its runs, and when it kills a worker; runs of Spark's are stood in for."""
 
+import os
 import subprocess
+import sys
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -8,8 +10,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from headwater.errors import RunError
 from headwater.rate import cgroups
 from headwater_bench.experiments import cluster as bench
+from headwater_bench.experiments import processors
 
 
 class Cluster:
@@ -29,6 +33,9 @@ class Cluster:
     def worker_processes(self):
         return [11, 12]
 
+    def keepers(self):
+        return [10, 11, 12]
+
     def executors(self):
         return 3
 
@@ -43,15 +50,19 @@ def runs(monkeypatch):
         done.append(f"{workers} workers")
         yield Cluster(done)
 
-    def run(master, path, out, place=lambda pid: None, hear=lambda read: None):
+    def run(master, flow, path, out, buckets, place=lambda pid: None, hear=lambda read: None, keepers=()):
         form = out.name.rsplit("-", 1)[0]
-        done.append(f"{form} on {master.split(':')[0]}")
+        done.append(f"{flow}, {form} on {master.split(':')[0]} in {buckets}")
+        assert len(keepers) == (3 if form in ("one worker", "cluster") else 0)
         assert path.read_bytes().count(b"\n") == 900
         out.mkdir()
         pq.write_table(pa.table({"result": found[form]}), out / "part.parquet")
         step_s = {"local": 2.0, "one worker": 1.25}.get(form, 1.0)
-        told = [(at * step_s, read) for at, read in enumerate((0, 250, 400, 400, 700, 900, 900))]
-        for _, read in told:
+        told = [
+            (at * step_s, read, {**dict.fromkeys(processors.KINDS, 9.0), "driver": read / 1000})
+            for at, read in enumerate((0, 250, 400, 400, 700, 900, 900))
+        ]
+        for _, read, _ in told:
             hear(read)
         return told
 
@@ -68,10 +79,14 @@ def test_a_cluster_is_compared_with_one_core_and_changed_amid_a_run(runs, tmp_pa
     rates = {"local": round(500 / 6), "one worker": round(500 / 3.75), "cluster": round(500 / 3)}  # from 400 to 900
     assert answer["rates"] == rates
     assert answer["equal"] == {"one worker": True, "cluster": True, "changed": True}
-    assert runs[0][-4:] == ["2 workers", "changed on spark", "kill 0", "join"]
+    assert runs[0][-4:] == ["2 workers", "stats, changed on spark in 2", "kill 0", "join"]
+    assert runs[0][0] == "stats, local on local[1] in 1"
+    spent = {**dict.fromkeys(processors.KINDS, 0.0), "driver": 1000.0}  # a thousandth of a second for each message
+    assert answer["processor_us"] == dict.fromkeys(("local", "one worker", "cluster"), spent)
     assert (answer["killed_at"], answer["joined_at"], answer["executors"]) == (400, 400, 3)
     assert "2.0 times local[1], 1.25 times one worker" in bench.table(answer)
     assert "unbounded" in bench.table(answer)
+    assert "two workers               1000.0                 0.0" in bench.table(answer)
     assert (tmp_path / "cluster.csv").read_text().count("\n") == 4
 
 
@@ -80,6 +95,26 @@ def test_other_results_are_told(runs):
     answer = bench.run(messages=900)
     assert answer["equal"] == {"one worker": True, "cluster": True, "changed": False}
     assert bench.table(answer).endswith("NO")
+
+
+def test_a_flow_that_is_not_there_is_refused():
+    with pytest.raises(RunError, match=r"there is no flow 'stat'.*did you mean 'stats'"):
+        bench.run(flow="stat")
+
+
+def test_processor_time_counts_by_who_took_it_and_stays_when_a_process_ends():
+    spin = "import time, sys\nwhile time.process_time() < 0.3: pass\nprint(flush=True); sys.stdin.read()"
+    command = [sys.executable, "-c", spin]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as keeper:
+        keeper.stdout.readline()
+        looking = processors.Processors(os.getpid(), [keeper.pid])
+        found = looking.look()
+        assert found["master and workers"] >= 0.29
+        assert found["driver"] > 0
+        assert found["executors' Java"] == 0
+        keeper.stdin.close()
+        keeper.wait()
+    assert looking.look()["master and workers"] == found["master and workers"]
 
 
 def test_a_machine_that_is_played_has_its_share_and_no_more():

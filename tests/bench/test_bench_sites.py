@@ -9,7 +9,7 @@ import pytest
 from headwater.cli.locate import find_flow
 from headwater.data.batch import CREATED
 from headwater.flow.contract import Contract
-from headwater_bench.sites.account import Moment, Output, compared, cost, kept, least, paid
+from headwater_bench.sites.account import Moment, Output, compared, cost, least, paid, windows_kept
 from headwater_bench.sites.flows import RATES, Promised, write_net, write_program
 from headwater_bench.sites.pauses import Span, pauses_of, waits_of
 from headwater_bench.sites.picture import draw
@@ -62,9 +62,9 @@ def test_messages_are_as_old_as_they_have_been_due_whenever_they_are_read(tmp_pa
 
 def test_a_window_is_kept_if_all_that_fell_due_in_it_came_in_time(flow):
     steady = Output(flow.folder / "moved.jsonl", points=[(1000 + s / 4, int(s / 4 * 20)) for s in range(60)])
-    assert kept(flow, steady, until_s=1010.0) == (8, 8)
+    assert windows_kept(flow, steady, until_s=1010.0) == (8, 8)
     held = [(at_s, lines if at_s < 1003 or at_s >= 1006 else 60) for at_s, lines in steady.points]
-    assert kept(flow, Output(flow.folder / "moved.jsonl", points=held), until_s=1010.0) == (7, 8)
+    assert windows_kept(flow, Output(flow.folder / "moved.jsonl", points=held), until_s=1010.0) == (7, 8)
 
 
 def test_what_is_lost_and_what_is_twice_is_counted(flow):

@@ -181,7 +181,7 @@ def test_a_measurement_knows_what_went_on_beside_it():
 
     watch = Watch()
     gc.collect()
-    around = watch.told()
+    around = watch.report()
     assert around.gc_ms > 0
     assert around.others >= 0
     assert around.stolen >= 0

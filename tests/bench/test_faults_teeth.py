@@ -47,7 +47,7 @@ def commit_before_prepare(patched):
 
     # what a sink lets be seen it cannot take back, other than the simulated one
     def open_(self, kept, after, fails):
-        self._kept, self._fails, self._part = kept, fails, []
+        self._contents, self._fails, self._part = kept, fails, []
         kept.parts = {number: rows for number, rows in kept.parts.items() if number <= max(after, kept.committed)}
 
     patched.setattr(Checkpointer, "_make_safe", early)

@@ -17,10 +17,10 @@ def runs(monkeypatch):
     """Stand in for all that is run; return the commands that would have been."""
     commands = []
 
-    def started(command, watch_s=(0.0, 0.0), said=None):
+    def started(command, watch_s=(0.0, 0.0), stdout=None):
         commands.append(command)
-        if said is not None:
-            said.write(json.dumps({"latency_ms": {"p99": 17.5}}).encode())
+        if stdout is not None:
+            stdout.write(json.dumps({"latency_ms": {"p99": 17.5}}).encode())
         return {"mb": 40.0 + 70.0 * ("riot:etl" in command), "seconds": 0.2, "cpu": 0.07}
 
     monkeypatch.setattr(bench, "_started", started)

@@ -25,7 +25,7 @@ def test_nothing_is_lost_and_nothing_twice(how):
 @pytest.mark.parametrize("origin", [origins.Folder(), origins.Webhook()], ids=lambda each: each.name)
 def test_a_flow_that_does_not_end_is_run_until_all_is_there(tmp_path, origin):
     played = rounds.play(Case(origin, targets.TextFile()), tmp_path / "round", Random(1))
-    assert (played.found.lost, played.found.twice, played.found.state) == (0, 0, 0)
+    assert (played.discrepancy.lost, played.discrepancy.twice, played.discrepancy.state) == (0, 0, 0)
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_what_is_wrong_in_the_end_is_found(tmp_path, monkeypatch, change, wrong)
     for key, n, _ in change(rows) if "state" not in wrong else rows:
         state[key] = state.get(key, 0) + n
     monkeypatch.setattr("headwater_bench.kills.case.state_of", lambda folder: state)
-    found = Case(origins.Generator(), Given(change(rows))).found(tmp_path)
+    found = Case(origins.Generator(), Given(change(rows))).judge(tmp_path)
     assert (found.lost, found.twice, found.state) == tuple(wrong.get(name, 0) for name in ("lost", "twice", "state"))
     assert found.why
 

@@ -28,8 +28,8 @@ def test_the_watch_looks_once_for_each_place_in_order():
     writer = watch.open(Schema.of({"msg": int}))
     for numbers in ([0, 1], [2, 3], [4], [5, 9], [10]):
         writer.write(Batch({"msg": np.array(numbers)}, len(numbers), stamped(len(numbers))))
-    assert [place for place, _, _ in watch.seen] == [2, 5, 6]
-    assert [cpu for _, cpu, _ in watch.seen] == sorted(cpu for _, cpu, _ in watch.seen)
+    assert [place for place, _, _ in watch.readings] == [2, 5, 6]
+    assert [cpu for _, cpu, _ in watch.readings] == sorted(cpu for _, cpu, _ in watch.readings)
 
 
 def test_what_cannot_be_measured_is_named():

@@ -50,8 +50,8 @@ def test_a_rate_counts_only_when_all_below_it_are_kept():
     def step(rate, lost=0, p99_ms=5.0):
         return Step(rate, 1.0, lost, 0, 1.0, p99_ms, 0.1, 0.0)
 
-    assert mqtt._said([step(10), step(20), step(30, p99_ms=200.0)])["rate"] == 20
-    assert mqtt._said([step(10, lost=1)]) | {"rate": 0} == mqtt._said([step(10, lost=1)])
+    assert mqtt._figures([step(10), step(20), step(30, p99_ms=200.0)])["rate"] == 20
+    assert mqtt._figures([step(10, lost=1)]) | {"rate": 0} == mqtt._figures([step(10, lost=1)])
 
 
 def test_what_the_load_carries_is_told_over_the_rates_that_were_asked_for(monkeypatch):

@@ -95,7 +95,7 @@ def test_dhalion_restarts_with_its_state_and_loses_or_doubles_nothing(flow, sett
     finally:
         running.abort()
     assert verdict["kept"] == 1.0
-    assert [each["to"] for each in running.told()["scaled"]] == [3, 3]
+    assert [each["to"] for each in running.account()["scaled"]] == [3, 3]
 
 
 def test_a_serverless_function_that_is_behind_gets_a_process_more_started_cold():
@@ -105,11 +105,11 @@ def test_a_serverless_function_that_is_behind_gets_a_process_more_started_cold()
     try:
         assert judge.first.wait(PATIENCE_S)
         until = time.monotonic() + PATIENCE_S
-        while not running.told()["cold_starts"] and time.monotonic() < until:
+        while not running.account()["cold_starts"] and time.monotonic() < until:
             time.sleep(0.05)
         # each function began with one process; the first cold start may have come before anything was looked at
         assert isinstance(running, Serverless)
-        assert running.told()["processes"] > len(running._functions)
+        assert running.account()["processes"] > len(running._functions)
         assert running.used_s() > 0
     finally:
         running.abort()
@@ -368,7 +368,7 @@ def test_a_promised_flow_runs_for_real_in_as_many_lanes_as_are_compared(tmp_path
     Profile("pred", "here", {}, demand=demand).write(tmp_path / "pred.json")
     promise_hz = two.promisable_hz(demand, 2)
     with home() as at:
-        saw = two._lap(two.Asked("pred", promise_hz, 1000.0, 0.2, str(tmp_path / "pred.json")), 2, at)
+        saw = two._lap(two.Order("pred", promise_hz, 1000.0, 0.2, str(tmp_path / "pred.json")), 2, at)
     assert saw["lanes"] == 2
 
 

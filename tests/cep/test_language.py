@@ -321,3 +321,11 @@ def test_a_wrong_query_is_marked_where_it_is_wrong(
 
 def test_there_are_at_least_thirty_mistakes() -> None:
     assert len({says for *_, says in WRONG}) >= 30
+
+
+@pytest.mark.parametrize("condition", ["not " * 3000 + "n > 1", "n > " + "1 + " * 3000 + "1"])
+def test_a_query_that_is_too_deep_to_be_read_is_a_mistake_of_the_query(condition: str) -> None:
+    flow = Flow("deep")
+    flow.read("levels", Items([{"n": 1}]))
+    with pytest.raises(QueryError, match="nested too deeply"):
+        flow.query("result", f"from levels[{condition}] select n")

@@ -3,8 +3,9 @@
 import pytest
 
 from headwater.cli.address import address_of
+from headwater.cli.parameters import parse_lanes
 from headwater.cli.question import whole
-from headwater.cli.run import parse_lanes, parse_take
+from headwater.cli.run import parse_take
 from headwater.errors import PlacementError, RunError
 
 

@@ -9,6 +9,7 @@ import sys
 
 import pytest
 
+from headwater.cli import main
 from headwater.cli.site import _folder, _name
 from headwater.deploy.token import make_token
 from headwater.errors import RunError
@@ -485,6 +486,32 @@ def test_a_file_that_is_no_python_is_told(typed, tmp_path):
     assert (code, "is no Python file" in heard) == (2, True), heard
 
 
+@pytest.mark.parametrize("command", [["run"], ["profile"], ["run", "--live"]])
+def test_names_in_brackets_are_shown_as_they_are(headwater, tmp_path, command):
+    (tmp_path / "levels.py").write_text(
+        "from headwater import Flow, io\nflow = Flow('plant[/a]')\n"
+        "flow.read('height [m]', io.Items([{'n': 1}])).write('out[/]', io.Discard())\n"
+    )
+    code, out, _ = headwater(command[0], "levels.py", *command[1:])
+    assert code == 0
+    assert all(name in out for name in ("plant[/a]", "height [m]", "out[/]"))
+
+
+def test_what_is_logged_shows_what_a_terminal_would_obey(tmp_path):
+    (tmp_path / "flow.py").write_text(FLOW + "import logging\nlogging.warning('gone\\x1b[2J')\n")
+    words = [sys.executable, "-m", "headwater", "run", "flow.py", "--json"]
+    said = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=True).stderr
+    assert said == "gone\\x1b[2J\n"
+
+
+def test_an_error_shows_what_a_terminal_would_obey(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["headwater", "run", "no\x1b[2Jsuch.py"])
+    monkeypatch.setattr("headwater.cli.main_begins", lambda arguments: None)
+    with pytest.raises(SystemExit):
+        main()
+    assert r"no\x1b[2Jsuch.py" in capsys.readouterr().err
+
+
 def test_settings_of_spark_are_given_on_the_command_line(headwater, monkeypatch):
     given = {}
 
@@ -519,9 +546,49 @@ def test_a_run_ends_when_nobody_reads_its_output_any_more(tmp_path, sink):
         assert run.stdout.readline()
         run.stdout.close()
         said = run.stderr.read()
-        assert run.wait() == 1
-    if "Console" not in sink:  # where the report would go to standard output too
-        assert said.splitlines()[-1] == "error: sink 'out' ended the run: nobody reads standard output any more"
+        assert (run.wait(), said) == (
+            141,
+            "",
+        )  # as a shell has it for SIGPIPE: no error, and no report among other words
+
+
+@pytest.mark.parametrize("words", [["show", "pipe.py"], ["show", "pipe.py", "--json"], ["run", "pipe.py", "--json"]])
+def test_a_command_whose_answer_nobody_reads_ends_as_others_do(tmp_path, words):
+    (tmp_path / "pipe.py").write_text(
+        "from headwater import Flow, io\nflow = Flow('pipe')\n"
+        "flow.read('numbers', io.Items([{'n': 1}])).write('out', io.Discard())\n"
+    )
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    command = [sys.executable, "-m", "headwater", *words]
+    done = subprocess.run(command, cwd=tmp_path, stdout=write_end, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(write_end)
+    assert (done.returncode, done.stderr) == (141, "")
+
+
+def test_a_run_that_writes_elsewhere_too_reports_what_it_left_when_nobody_reads_its_output_any_more(tmp_path):
+    (tmp_path / "pipe.py").write_text(
+        "from headwater import Flow, io\nflow = Flow('pipe')\n"
+        "numbers = flow.read('numbers', io.Generate(lambda n: {'n': n}, {'n': int}, rate=20_000))\n"
+        "numbers.write('out', io.JsonLines('-'))\nnumbers.write('kept', io.JsonLines('kept.jsonl'))\n"
+    )
+    words = [sys.executable, "-m", "headwater", "run", "pipe.py", "--for", "60s"]
+    with subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as run:
+        assert run.stdout.readline()
+        run.stdout.close()
+        assert "to kept" in run.stderr.read()
+        assert run.wait() == 141
+
+
+@pytest.mark.parametrize("values", [[1, "x"], [1] * 1000 + ["x"]])
+def test_a_query_says_which_columns_it_has_guessed_where_they_do_not_fit(headwater, tmp_path, values):
+    (tmp_path / "levels.jsonl").write_text("".join(json.dumps({"height": value}) + "\n" for value in values))
+    query = "from levels[height < 5] select height"
+    code, _, err = headwater("query", query, "--input", "levels.jsonl")
+    assert "the columns of levels.jsonl are guessed from its first lines" in err
+    assert "define stream levels (height" in err
+    code, out, err = headwater("query", f"define stream levels (height int); {query}", "--input", "levels.jsonl")
+    assert (code, len(out.splitlines()), "guessed" in err) == (0, len(values) - 1, False)
 
 
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])

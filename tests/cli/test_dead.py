@@ -47,6 +47,18 @@ def listed(typed, *words):
     return json.loads(out)
 
 
+def test_a_record_is_shown_as_it_is_whatever_a_terminal_or_a_table_would_make_of_it(typed, tmp_path):
+    (tmp_path / "flow.py").write_text(FLOW)
+    (tmp_path / "in.jsonl").write_bytes(b"[/nope] \x1b[2Jgone :car:\n")
+    shown = [
+        typed("run", "flow.py", "--dead", "dead"),
+        typed("dead", "list", "dead"),
+        typed("dead", "show", "dead", "0"),
+    ]
+    for _, out, _ in shown:
+        assert r"[/nope] \x1b[2Jgone :car:" in out
+
+
 def test_letters_are_listed_with_step_error_record_and_times(broken):
     letters = listed(broken, "--step", "metres")
     assert [letter["record"] for letter in letters] == BAD

@@ -1,5 +1,6 @@
 """Signals that come while a run is still being started."""
 
+import json
 import os
 import signal
 import subprocess
@@ -62,6 +63,21 @@ def test_a_sigterm_while_modules_are_loaded_waits_until_they_are(tmp_path):
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
     command = [sys.executable, "-m", "headwater", "run", "flow.py", "--promise", "10/s"]
     assert subprocess.run(command, env=environment, check=False).returncode == 7
+
+
+@pytest.mark.parametrize("promise", [[], ["--promise", "1000/s"]])
+def test_a_run_that_is_told_to_end_before_it_has_begun_is_drained(tmp_path, promise):
+    (tmp_path / "flow.py").write_text(
+        "import os, signal\nfrom headwater import Flow, io\nos.kill(os.getpid(), signal.SIGTERM)\nflow = Flow('endless')\n"
+        "flow.read('r', io.Generate(lambda n: {'n': n}, {'n': int}, rate=1000)).write('w', io.Discard())\n"
+    )
+    command = [sys.executable, "-m", "headwater", "run", "flow.py", "--json", *promise]
+    apart = {"cwd": tmp_path, "env": {**os.environ, "HEADWATER_RUNTIME": str(tmp_path / "run")}, "timeout": PATIENCE_S}
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, **apart)
+    report = json.loads(ended.stdout)
+    assert (ended.returncode, report["left"]) == (0, 0)
+    assert "promise" not in report  # for which it would have been measured and tried, only to end
+    assert "stopping as soon as it has started" in ended.stderr
 
 
 def test_an_interrupt_counts_again_once_all_is_loaded():

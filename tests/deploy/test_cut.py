@@ -11,7 +11,7 @@ from alike import as_multiset, by_key, keyed_chain, order_matters, straight
 from headwater import Flow, Session, Sliding, Tumbling, agg, col, engine, io
 from headwater.deploy import Cut, MemoryEnds
 from headwater.deploy.engine_only import engine_only
-from headwater.errors import PlacementError, RunError
+from headwater.errors import PlacementError
 from headwater.flow.flow import DEAD_LETTERS
 from headwater.flow.steps import EventTime
 from headwater.net import pis_and_vm
@@ -242,9 +242,3 @@ def test_what_a_silent_stream_comes_by_is_for_the_engine_alone():
     flow = silent(bringing(), bringing(), io.Discard())
     assert sorted(engine_only(flow)) == ["both", "f2", "t2"]
     assert "which has idle, to 'both', where it meets others" in engine_only(flow)["f2"]
-
-
-def test_lanes_refuse_a_part_whose_time_comes_from_elsewhere():
-    cut = Cut(tanks(), {"levels": "a", "low": "b", "alarms": "b"})
-    with pytest.raises(RunError, match="brings event time from another site, which its blocks would leave behind"):
-        engine.run(cut.part("b", MemoryEnds()), lanes=2)

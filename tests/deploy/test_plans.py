@@ -30,7 +30,7 @@ def test_the_best_placement_has_the_figures_of_the_command_line(plans, folder, t
         "plan", folder / "tanks.py", folder / "farm.toml", "--profile", folder / "profile.json", "--rate", "1000",
         "--objective", "money then critical", "--why", "--json",
     )  # fmt: skip
-    found, there = plans.found(FLOW, "farm", "money then critical"), json.loads(out)
+    found, there = plans.search(FLOW, "farm", "money then critical"), json.loads(out)
     for name in ("measures", "placement", "value", "binding", "links", "devices", "paths"):
         assert found[name] == there[name], name
     assert [row["step"] for row in found["why"]] == [row["step"] for row in there["why"]]
@@ -39,7 +39,7 @@ def test_the_best_placement_has_the_figures_of_the_command_line(plans, folder, t
 
 
 def test_a_placement_by_hand_is_accounted_for_also_where_it_breaks_a_limit(plans):
-    best = plans.found(FLOW, "farm", "critical then devices")
+    best = plans.search(FLOW, "farm", "critical then devices")
     same = plans.tried(FLOW, "farm", "critical then devices", best["placement"])
     assert (same["measures"], same["broken"]) == (best["measures"], [])
     crowded = plans.tried(FLOW, "farm", "", best["placement"] | {"means": "barn"})
@@ -52,11 +52,11 @@ def test_a_placement_by_hand_is_accounted_for_also_where_it_breaks_a_limit(plans
 def test_what_is_no_placement_is_told(plans):
     with pytest.raises(PlacementError, match="does not say where step 'levels' runs"):
         plans.tried(FLOW, "farm", "", {})
-    where = plans.found(FLOW, "farm", "")["placement"]
+    where = plans.search(FLOW, "farm", "")["placement"]
     with pytest.raises(NetError, match="no device 'moon'"):
         plans.tried(FLOW, "farm", "", where | {"means": "moon"})
     with pytest.raises(PlacementError, match="no flow 'other' to plan with"):
-        plans.found("other", "farm", "")
+        plans.search("other", "farm", "")
     with pytest.raises(PlacementError, match="did you mean 'money'"):
         plans.front(FLOW, "farm", "critical", "monney")
 
@@ -77,7 +77,7 @@ def test_the_front_is_between_the_ends_and_a_rehearsal_repeats(plans):
 def test_what_is_deployed_is_a_plan_that_holds(folder):
     deployed = []
     plans = placed(folder, deployed)
-    where = plans.found(FLOW, "farm", "")["placement"]
+    where = plans.search(FLOW, "farm", "")["placement"]
     assert plans.deployed(FLOW, "farm", "", where) == {"says": "it runs"}
     (plan,) = deployed
     assert dict(plan.placement) == where
@@ -105,7 +105,7 @@ def test_a_flow_that_is_deployed_by_a_plan_is_planned_anew_and_its_ends_stay_whe
     (tmp_path / "plan.json").write_text(json.dumps(named | costs))
     plans = plans_of_plan(tmp_path / "plan.json", StateFolder(tmp_path / "state"))
     ((flow,), (net,)) = plans.choices()["flows"], plans.choices()["nets"]
-    found = plans.found(flow["flow"], net, "devices then critical")
+    found = plans.search(flow["flow"], net, "devices then critical")
     assert {step: found["placement"][step] for step in ("levels", "archive")} == {"levels": "barn", "archive": "cloud"}
     assert set(found["pinned"]) == {"levels", "archive"}
     with pytest.raises(NobodyError):  # who looks after the flow is this very command: no other is started
@@ -126,7 +126,7 @@ def test_flows_are_planned_beside_the_sites_of_a_net_and_measured_when_that_is_f
     plans = plans_of_flows([flow], tmp_path / "farm.toml", beside, lambda plan: {"says": str(plan.flow)})
     assert plans.choices()["nets"] == ["farm"]
     assert asked == []
-    placement = plans.found(flow, "farm", "")["placement"]
+    placement = plans.search(flow, "farm", "")["placement"]
     assert placement["archive"] == "cloud"
     assert plans.deployed(flow, "farm", "", placement) == {"says": flow}
     assert asked == [[flow]]

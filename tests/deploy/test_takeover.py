@@ -151,6 +151,7 @@ def test_what_cannot_be_moved_is_told_and_nothing_is_written(tmp_path):
     refused("is one of the engine's already", on="engine")
     refused("there is no runner 'sprak'.*did you mean 'spark'", on="sprak")
     refused("is there already; give a new folder", target=tmp_path)
+    refused("is in the checkpoint that it is made of", target=kept / "new")
     refused("buckets are Spark's parts of keys", buckets=0)
     refused("belongs to flow 'copying', not to 'another'", copying(source, out, "another"))
     more = copying(source, out)

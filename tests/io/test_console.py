@@ -49,3 +49,10 @@ def test_nothing_is_printed_of_nothing(capsys):
 def test_a_limit_is_not_negative():
     with pytest.raises(FlowError, match="got -1"):
         Console(limit=-1)
+
+
+def test_what_a_terminal_would_obey_is_shown_and_not_done(capsys):
+    schema = Schema.of({"id": str})
+    writer = Console().open(schema)
+    writer.write(Batch.of({"id": ["\x1b[2Jgone\x9b"]}, schema))
+    assert capsys.readouterr().out.splitlines()[1] == r"\x1b[2Jgone\x9b"

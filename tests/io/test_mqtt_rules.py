@@ -299,6 +299,25 @@ def test_a_broker_of_mqtt_3_that_is_asked_in_mqtt_5_is_understood(script, opened
         reader.read(1, 0)
 
 
+def test_what_a_broker_says_is_on_one_line_and_nothing_that_a_terminal_obeys():
+    said = packets.text("\x1b[2Jgone\nerror: forged")
+    properties = packets.number(len(said) + 1) + b"\x1f" + said
+    words = [packets.welcome(b"\0\x87" + properties, 5).reason_text, packets.farewell(b"\x8b" + properties)]
+    assert all(r"\x1b[2Jgone\nerror: forged" in each for each in words)
+
+
+@pytest.mark.parametrize("script", ["5"], indirect=True)
+def test_records_that_a_broker_does_not_get_since_it_refuses_us_are_told_with_its_reason(script, opened):
+    writer = opened(SCHEMA, qos=0, patience="1 h")
+    script.take()
+    writer.write(numbers(1))
+    script.say(0x20, b"\0\x87\0")
+    with pytest.raises(
+        InputError, match=r"1 records were not delivered .*: the broker refuses the connection: Not authorized"
+    ):
+        writer.close()
+
+
 @pytest.mark.parametrize("script", ["5"], indirect=True)
 def test_every_reason_that_mqtt_5_has_to_refuse_a_client_is_told_in_words(script, opened):
     reader = opened(pytest.fail)

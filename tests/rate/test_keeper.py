@@ -159,7 +159,7 @@ def test_a_lane_that_died_starts_again_but_not_for_ever(program, tmp_path):
         from headwater.rate import fork_context
         def main():
             with open("deaths", "a") as file:
-                file.write(f"{fork_context.kept.deaths}\\n")
+                file.write(f"{fork_context.keeper.deaths}\\n")
             os.kill(os.getpid(), signal.SIGKILL)
         """,
         cwd=tmp_path,
@@ -177,7 +177,7 @@ def test_a_lane_that_ends_without_a_last_word_has_died_and_its_status_is_told(pr
         import os
         from headwater.rate import fork_context
         def main():
-            if not fork_context.kept.deaths:
+            if not fork_context.keeper.deaths:
                 os._exit(3)
             print("again")
         """,

@@ -21,7 +21,7 @@ def test_a_refusal_names_what_is_wanted_what_is_left_and_who_holds_the_rest():
     assert ledger.ask(lane("b", 0.7)) is None
     refused = ledger.ask(lane("c", 0.6))
     assert str(refused) == "it wants 0.60 cores, and 0.30 are left; held by flow a 0.80, flow b 0.70"
-    assert set(ledger.held) == {"a", "b"}
+    assert set(ledger.reservations) == {"a", "b"}
 
 
 def test_one_lane_gets_no_more_than_its_one_worker_can_use():
@@ -43,7 +43,7 @@ def test_a_trial_that_needs_more_than_is_left_lets_go_of_everything():
     ledger.ask(lane("b", 0.3))
     assert ledger.settle("b", 0.35) is None
     assert ledger.settle("b", 0.45).left == pytest.approx(0.4)
-    assert set(ledger.held) == {"a"}
+    assert set(ledger.reservations) == {"a"}
     assert ledger.settle("nobody", 0.1) is not None
 
 
@@ -80,7 +80,7 @@ class Machine(RuleBasedStateMachine):
     @rule()
     def begin_anew(self):
         """A supervisor that was killed finds what its book has."""
-        self.ledger = Ledger(4, self.ledger.held.values())
+        self.ledger = Ledger(4, self.ledger.reservations.values())
 
     @rule(name=lanes, cores=st.floats(0.01, 1.2))
     def settle(self, name, cores):
@@ -101,7 +101,7 @@ class Machine(RuleBasedStateMachine):
 
     @invariant()
     def never_over_committed_and_never_leaks(self):
-        held = {name: each.cores for name, each in self.ledger.held.items()}
+        held = {name: each.cores for name, each in self.ledger.reservations.items()}
         assert held == self.alive
         assert sum(held.values()) <= self.ledger.capacity + 1e-9
 
@@ -114,4 +114,4 @@ def test_a_ledger_that_is_read_back_has_the_same_left(all_cores):
     ledger = Ledger(4)
     for number, cores in enumerate(all_cores):
         ledger.ask(replace(lane(cores=cores), id=str(number)))
-    assert Ledger(4, ledger.held.values()).left == pytest.approx(ledger.left)
+    assert Ledger(4, ledger.reservations.values()).left == pytest.approx(ledger.left)

@@ -6,6 +6,7 @@ import grp
 import json
 import os
 import pwd
+import re
 import signal
 import socket
 import stat
@@ -14,8 +15,10 @@ import sys
 import threading
 from pathlib import Path
 
+import msgspec
 import pytest
 from promised import demand
+from promised import flow as burning
 from promising import until
 from typer.testing import CliRunner
 
@@ -24,13 +27,28 @@ from headwater.cli import add_commands, app
 from headwater.cli.promise import GivingWay
 from headwater.errors import RateError
 from headwater.flow import Flow
+from headwater.rate import admission
 from headwater.rate import home as home_of
 from headwater.rate.admission import granted_or_refused
 from headwater.rate.cgroups import Groups
 from headwater.rate.client import Client, board, connected
 from headwater.rate.grade import Grade, share
 from headwater.rate.home import BOOK, SOCKET
-from headwater.rate.messages import Ask, Board, End, Findings, Granted, Noted, Refused, Resume, Settle, Status, Tell
+from headwater.rate.messages import (
+    Ask,
+    Board,
+    End,
+    Findings,
+    Granted,
+    Noted,
+    Refused,
+    Resume,
+    Settle,
+    Status,
+    Tell,
+    line,
+    request,
+)
 from headwater.rate.reservation import Reservation
 from headwater.rate.supervisor import Supervisor, serve
 from supervisors import supervisor_pid
@@ -282,6 +300,14 @@ def test_a_supervisor_that_was_started_for_a_promise_is_its_owners_alone_and_wha
     client.close()
 
 
+@pytest.mark.parametrize(
+    "message", [Ask("etl", CONTRACT, -5.0), Ask("etl", CONTRACT, 0.1, lanes=-1), Settle("etl", -5.0)]
+)
+def test_nobody_asks_for_less_than_nothing_which_would_be_room_that_is_not_there(message):
+    with pytest.raises(msgspec.ValidationError, match=">= 0"):
+        request(line(message))
+
+
 def test_a_machine_s_supervisor_that_takes_up_no_call_is_not_waited_for(tmp_path, monkeypatch):
     monkeypatch.setattr(home_of, "MACHINE", tmp_path)
     monkeypatch.delenv("HEADWATER_RUNTIME", raising=False)
@@ -378,6 +404,28 @@ def test_there_is_one_for_each_folder(home):
     with pytest.raises(RateError, match="runs already"):
         asyncio.run(serve(home))
     client.close()
+
+
+@pytest.mark.parametrize("profiled", [False, True])
+def test_what_a_refusal_offers_fits_when_that_is_asked_for_also_where_the_flow_is_measured_once_more(
+    supervisor, monkeypatch, profiled
+):
+    class Line:
+        def say(self, message):
+            return supervisor.answer(message, os.getpid())
+
+    monkeypatch.setattr(admission, "most_lanes", lambda flow: 1)
+
+    def ask(hz, found):
+        monkeypatch.setattr(admission, "demanding", lambda *given, **options: demand(found))
+        own = demand(1.6) if profiled else None
+        return admission.admit(burning(hz, 0), Contract(hz, 0.05), Line(), profile=own, trial_s=0)
+
+    with pytest.raises(RateError, match="what would fit") as refused:
+        ask(1000.0, 1.6)
+    offered = float(re.search(r"what would fit: (\d+)/s", str(refused.value))[1])
+    assert offered >= (490 if profiled else 400)
+    assert ask(offered, 1.6 * 1.15).cores <= 0.8
 
 
 def test_a_killed_flow_frees_its_cores(home, lane):

@@ -13,13 +13,13 @@ import pytest
 from headwater.errors import RunError
 from headwater.serve.folder import Folder
 from headwater.serve.home import Home
-from headwater.serve.http import Server
+from headwater.serve.http import Server, _Handler
 from headwater.serve.notify import Notifier
 from headwater.serve.openapi import openapi_document
 from headwater.serve.routes import ROUTES, Request, answer_request
 from headwater.serve.schemas import SCHEMAS
 from headwater.serve.service import Service
-from waiting import PATIENCE_S
+from waiting import PATIENCE_S, hangs_up_on_who_drips
 
 TOKEN = "a-token-of-enough-letters"
 STREAMS = {route.path for route in ROUTES if route.kind == "text/event-stream"}
@@ -120,6 +120,15 @@ def test_a_name_that_was_made_to_point_here_is_refused(ask, host, status):
     assert ask("/healthz", Host=host)[0] == status
 
 
+@pytest.mark.parametrize("path", [b"/api/v1/flows", b"/healthz"])
+@pytest.mark.parametrize(
+    "rest", [b"A: ", b"Host: localhost\r\nContent-Type: application/json\r\nContent-Length: 99\r\n\r\n"]
+)
+def test_who_has_no_token_and_says_a_little_now_and_then_is_not_listened_to_for_long(server, monkeypatch, path, rest):
+    monkeypatch.setattr(_Handler, "timeout", 0.3)
+    assert hangs_up_on_who_drips(server.server_address[:2], b"POST " + path + b" HTTP/1.1\r\n" + rest)
+
+
 @pytest.mark.parametrize(
     "head", [{"Origin": "https://evil.example"}, {"Origin": "null"}, {"Sec-Fetch-Site": "cross-site"}]
 )
@@ -205,7 +214,8 @@ def test_what_is_too_large_or_of_another_kind_is_refused(ask):
     assert ask("/api/v1/flows/x/dead/replay", "POST", "{}", **{"Content-Type": "text/plain"})[0] == 415
     large = {"Content-Type": "application/json", "Content-Length": str(2**40)}
     assert ask("/api/v1/flows/x/dead/replay", "POST", "{}", **large)[0] == 413
-    assert ask("/api/v1/flows/x/stop", "POST", **{"Content-Length": "-1"})[0] == 400
+    for length in ("-1", "9" * 5000):
+        assert ask("/api/v1/flows/x/stop", "POST", **{"Content-Length": length})[0] == 400
     assert ask("/api/v1/flows/x/stop", "POST", **{"Transfer-Encoding": "chunked"})[0] == 411
 
 

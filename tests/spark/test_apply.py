@@ -12,6 +12,7 @@ import pytest
 from headwater import Flow, Tumbling, agg, col, engine, io
 from headwater import spark as on_spark
 from headwater.errors import FlowError, QueryError, RunError
+from headwater.flow.steps import Read, Write
 
 EIGHT = datetime(2026, 11, 15, 8, tzinfo=UTC)
 FIELDS = {"tank": str, "level": float, "at": "time"}
@@ -139,6 +140,80 @@ def test_outputs_may_hang_on_different_outputs_of_one_step(spark):
     assert made["late"].columns == ["tank", "level", "at"]
     assert made["late"].collect() == []  # a table is taken in order of time
     assert sorted(row.level for row in made["rest"].collect()) == sorted(n % 50 for n in range(60) if n % 50 > 1)
+
+
+def above(limits):
+    """Return a flow of levels that are above the limit of their tank at the time."""
+    flow = Flow("limits")
+    levels = flow.read("levels", io.Items([], FIELDS)).event_time("of levels", "at")
+    known = flow.read("limits", limits).event_time("of limits", "since")
+    both = levels.key_by("tank").join("both", known.key_by("of"), within="1 h")
+    both.filter("above", col.level > col.limit).write("out", io.Discard())
+    flow.dead_letters.write("broken", io.Discard())
+    return flow
+
+
+LIMITS = [{"of": tank, "limit": 10.0 * n, "since": EIGHT} for n, tank in enumerate("abc", 2)]
+FIELDS_OF_LIMITS = {"of": str, "limit": float, "since": "time"}
+
+
+def on_the_engine_above(limits):
+    flow, out = above(limits), io.Collect()
+    flow = flow.replaced({"levels": Read(io.Items(readings(), FIELDS)), "out": Write(out)})
+    engine.run(flow)
+    return sorted((record["tank"], record["level"], record["limit"]) for record in out.records)
+
+
+def limits_in(tmp_path, kind):
+    """Return limits as a source, one line of which is no limit in a file."""
+    if kind == "list":
+        return io.Items(LIMITS, FIELDS_OF_LIMITS)
+    lines = [json.dumps({**limit, "since": EIGHT.isoformat()}) for limit in LIMITS]
+    (tmp_path / "limits.jsonl").write_text("\n".join([*lines[:2], "no limit", lines[2]]) + "\n")
+    return io.JsonLines(tmp_path / "limits.jsonl", FIELDS_OF_LIMITS)
+
+
+@pytest.mark.parametrize("kind", ["list", "file"])
+def test_a_source_that_is_given_no_dataframe_is_read_to_its_end_beside_a_table(spark, tmp_path, kind):
+    limits = limits_in(tmp_path, kind)
+    made = on_spark.apply(above(limits), {"levels": spark.createDataFrame(readings(), DDL)})
+    found = sorted((row.tank, row.level, row.limit) for row in made["out"].collect())
+    assert found == on_the_engine_above(limits)
+    assert len(found) > 10
+    assert [row.step for row in made["broken"].collect()] == ["limits"] * (kind == "file")
+
+
+@pytest.mark.parametrize("kind", ["list", "file"])
+def test_a_source_that_is_given_no_dataframe_streams_beside_a_stream(spark, tmp_path, kind):
+    limits = limits_in(tmp_path, kind)
+    stream, found = Stream(spark, tmp_path / "in"), []
+    for name, first in (("a", 0), ("b", 50)):  # the second query goes on where the first was
+        stream.put(name, readings(first, 50 if first == 0 else 120))
+        made = on_spark.apply(above(limits), {"levels": stream.rows()})["out"]
+        writer = made.writeStream.foreachBatch(lambda batch, number: found.extend(batch.collect()))
+        query = writer.option("checkpointLocation", str(tmp_path / "kept")).start()
+        try:
+            query.processAllAvailable()
+        finally:
+            query.stop()
+    assert sorted((row.tank, row.level, row.limit) for row in found) == on_the_engine_above(limits)
+
+
+@pytest.mark.parametrize(
+    ("source", "streams", "said"),
+    [
+        (io.Kafka("h:1", "limits", FIELDS_OF_LIMITS), True, "give a DataFrame of it, from spark.readStream"),
+        (io.SparkTable("s3a://lake/limits", FIELDS_OF_LIMITS), False, "give a DataFrame of it, from spark.read$"),
+        (io.Mqtt("h:1", "limits", FIELDS_OF_LIMITS), True, r"into a log .* spark.start\(flow, inputs={…}\)"),
+        (io.Generate(dict, FIELDS_OF_LIMITS, 10), False, "has no end, and the DataFrames are tables"),
+    ],
+)
+def test_a_source_that_cannot_be_read_beside_dataframes_is_told_with_what_can_be_done(
+    spark, tmp_path, source, streams, said
+):
+    rows = Stream(spark, tmp_path / "in").rows() if streams else spark.createDataFrame(readings(0, 3), DDL)
+    with pytest.raises(FlowError, match=f"source 'limits' of flow 'limits', which is given no DataFrame, .*{said}"):
+        on_spark.apply(above(source), {"levels": rows})
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import nullcontext
 
 import pyarrow as pa
 import pytest
@@ -12,6 +13,7 @@ from headwater_bench.experiments import spark as bench
 from headwater_bench.experiments import spark_flows, spark_native, spark_start
 from headwater_bench.experiments.spark_cold import Bench
 from headwater_bench.experiments.spark_outputs import differences, written
+from headwater_bench.servers import kafka
 
 pytest.importorskip("pyspark", reason="pyspark is not installed")
 
@@ -23,6 +25,41 @@ def test_programs_by_hand_write_what_ours_does(tmp_path):
         assert one.seconds("text", form) > 0
     assert one.differences("text", ["job"]) == []
     assert written("etl", one.output("text", "ours")).num_rows == 600
+
+
+@pytest.mark.thorough
+@pytest.mark.skipif(bool(kafka.missing()), reason=kafka.missing())
+def test_programs_by_hand_make_the_same_of_a_topic(tmp_path):
+    one = Bench("etl", tmp_path, 1200, 56)
+    with one.topic():
+        for form in ("ours", "job"):
+            assert one.seconds("kafka", form) > 0
+    assert one.differences("kafka", ["job"]) == []
+    assert written("etl", one.output("kafka", "ours")).num_rows == one.count_of("kafka") == 600
+
+
+def test_cold_runs_can_be_from_a_topic_alone(monkeypatch):
+    ran = []
+    monkeypatch.setattr(kafka, "missing", lambda: "")
+    monkeypatch.setattr(Bench, "topic", lambda bench: nullcontext())
+    monkeypatch.setattr(Bench, "seconds", lambda bench, way, form: ran.append((bench.flow, way, form)) or 2.0)
+    monkeypatch.setattr(Bench, "differences", lambda bench, way, forms: [])
+    answer = bench.run(only=["kafka"], messages=600, sensors=56, repeats=1)
+    assert [flow for flow in bench.FLOWS if flow in answer] == list(bench.FLOWS)
+    assert {way for _, way, _ in ran} == {"kafka"}
+    assert [form for flow, _, form in ran if flow == "etl"] == ["ours", "arrow", "bucket", "job", "bare"]
+    assert answer["etl"]["kafka"]["rates"] == dict.fromkeys(("ours", "arrow", "bucket", "job"), 150)  # of half of them
+    assert " kafka " in bench.table(answer)
+    ran.clear()
+    bench.run(only=["etl"], messages=600, sensors=56, repeats=1)
+    assert {way for _, way, _ in ran} == {"text", "parquet"}
+
+
+def test_where_there_is_no_broker_a_word_tells_that(monkeypatch):
+    monkeypatch.setattr(kafka, "missing", lambda: "no jars of Kafka in nowhere")
+    answer = bench.run(only=["kafka"], repeats=1)
+    assert "not from Kafka: no jars of Kafka in nowhere" in bench.table(answer)
+    assert not set(bench.FLOWS) & set(answer)
 
 
 def test_a_program_that_breaks_says_why(tmp_path):

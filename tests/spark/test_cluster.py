@@ -28,12 +28,14 @@ READING = {"id": str, "x": float, "at": "time"}
 
 
 def doubled(record):
-    return {**record, "x": 2 * record["x"], "where": os.getcwd()}
+    import __main__
+
+    return {**record, "x": 2 * record["x"], "where": os.getcwd(), "program": getattr(__main__.__spec__, "name", "")}
 
 
 flow = Flow("spread")
 file = flow.read("file", io.JsonLines(HERE / "readings.jsonl", READING))
-twice = file.map("doubled", doubled, out={**READING, "where": str})
+twice = file.map("doubled", doubled, out={**READING, "where": str, "program": str})
 twice.write("places", io.ParquetTable(OUT / "places", by="id"))
 sums = twice.event_time("timed", "at", lateness="5 s").key_by("id").window("sums", Tumbling("10 s"), x=agg.sum("x"))
 sums.write("sums out", io.Csv(OUT / "sums.csv"))
@@ -66,6 +68,7 @@ def test_a_flow_runs_on_a_standalone_cluster(tmp_path, monkeypatch):
         assert len(table) == 3000
         assert places
         assert all(cluster.folder in place.parents for place in places)  # not in the driver
+        assert set(table["program"].to_pylist()) == {"headwater.spark.daemon"}  # which has loaded what tasks need
         assert cluster.executors() >= 1
         cluster.kill_worker(0)  # which the master notices, or this does not end
     assert report["records_in"] == 3401

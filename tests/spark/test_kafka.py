@@ -87,6 +87,35 @@ def test_a_backlog_in_several_partitions_makes_nothing_late_though_the_driver_is
     assert json.loads(done.stdout.splitlines()[-1])["spark"]["batches"] > 1
 
 
+@pytest.mark.skipif(not all(jar.exists() for jar in CONNECTOR), reason=f"no jars of Kafka in {JARS}")
+def test_micro_batches_of_a_topic_read_more_or_less_with_how_long_they_take(tmp_path):
+    pytest.importorskip("confluent_kafka")
+    from kafka_backlog import filled
+
+    script = Path(__file__).with_name("kafka_pace_flow.py")
+    with broker(tmp_path) as servers:
+        filled(servers, "backlog", [[{"n": n} for n in range(part, 4000, 2)] for part in range(2)])
+        command = [sys.executable, script, servers, ",".join(map(str, CONNECTOR)), tmp_path]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    told = json.loads(done.stdout.splitlines()[-1])
+    assert told["long"] == [
+        100,
+        100,
+        200,
+        400,
+        800,
+        1600,
+        800,
+    ]  # a sixteenth first, and twice as much while it is quick
+    assert told["short"][:3] == [1000, 1000, 250]  # a quarter, where it takes too long
+    assert set(told["short"][3:]) == {250}  # less than a 64th would take no less time
+    assert told["frame"][:4] == [1600, 1600, 400, 100]  # one that has a limit of its own begins with that
+    for name in told:
+        lines = [json.loads(line)["n"] for line in (tmp_path / f"{name}.jsonl").read_text().splitlines()]
+        assert sorted(lines) == list(range(4000)), name
+
+
 def test_what_holds_for_a_topic_depends_on_the_client_that_is_there(monkeypatch):
     flow = Flow("sinks")
     read = flow.read("r", io.Items([{"n": 1}]))

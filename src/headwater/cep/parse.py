@@ -27,6 +27,8 @@ _UNITS = {
     **dict.fromkeys(("week", "weeks"), "week"),
 }
 
+TOO_DEEP = "the query is nested too deeply, or has too many terms in a row, to be read; split it into several"
+
 
 def parse(text: str) -> s.App:
     """Read statements separated by semicolons, or say where and why the text is none.
@@ -44,6 +46,8 @@ def parse(text: str) -> s.App:
         if isinstance(error.orig_exc, QueryError):
             raise error.orig_exc from None
         raise
+    except RecursionError:
+        raise QueryError(TOO_DEEP) from None
     return app
 
 

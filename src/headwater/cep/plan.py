@@ -12,12 +12,12 @@ from headwater.cep.expressions import Translator
 from headwater.cep.fluent import Statement
 from headwater.cep.fluent import text as text_of
 from headwater.cep.match import DEFAULT_CAP
-from headwater.cep.parse import parse
+from headwater.cep.parse import TOO_DEEP, parse
 from headwater.cep.planning.order import Node, in_order, nodes
 from headwater.cep.planning.selection import Selection, Selector
 from headwater.cep.planning.window import Extent, extent
 from headwater.data.schema import Schema, Type
-from headwater.errors import FlowError, listed, suggestion
+from headwater.errors import FlowError, QueryError, listed, suggestion
 from headwater.flow.expr import Column, Expr
 from headwater.flow.flow import Flow
 from headwater.flow.steps import Apply, EventTime, Grouping, Input, WindowAggregate
@@ -53,7 +53,10 @@ def add_query(
         for step in flow.steps.values()
         if step.outputs
     }
-    return Planner(flow, name, text, {**by_name, **(streams or {})}, cap).plan(parse(text))
+    try:
+        return Planner(flow, name, text, {**by_name, **(streams or {})}, cap).plan(parse(text))
+    except RecursionError:
+        raise QueryError(TOO_DEEP) from None
 
 
 def time_of(flow: Flow, step: str) -> str | None:

@@ -76,7 +76,18 @@ def _options(
     version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="show the version"),
     quiet: bool = typer.Option(False, "--quiet", "-q", help="no warnings on standard error"),
 ) -> None:
-    logging.basicConfig(level=logging.ERROR if quiet else logging.WARNING, format="%(message)s", stream=sys.stderr)
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_Plain("%(message)s"))
+    logging.basicConfig(level=logging.ERROR if quiet else logging.WARNING, handlers=[handler])
+
+
+class _Plain(logging.Formatter):
+    """What is logged as it is: much of it comes from elsewhere, and a terminal should obey none of it."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        from headwater.cli.plain import shown
+
+        return shown(super().format(record))
 
 
 @cache
@@ -105,10 +116,7 @@ def main() -> None:
     main_begins(sys.argv[1:])
     add_commands()
     try:
-        try:
-            _run()
-        finally:
-            sys.stdout.flush()
+        _run()
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT) or error.filename is not None:
             raise
@@ -120,9 +128,29 @@ def main() -> None:
 def _run() -> None:
     try:
         app()
+    except SystemExit:
+        _flush_output()
+        raise
     except HeadwaterError as error:
+        from headwater.cli.plain import shown
         from headwater.cli.screen import print_error
+        from headwater.cli.unread import is_unread, leave_unread
 
-        typer.echo(f"error: {error}", err=True)
-        print_error(error)
+        if is_unread(error):
+            leave_unread()
+        typer.echo(f"error: {shown(str(error))}", err=True)
+        try:
+            print_error(error)
+        except BrokenPipeError:
+            leave_unread()
+        _flush_output()
         raise SystemExit(exit_code_of(error)) from None
+
+
+def _flush_output() -> None:
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        from headwater.cli.unread import leave_unread
+
+        leave_unread()

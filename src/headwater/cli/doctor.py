@@ -13,8 +13,8 @@ from dataclasses import asdict, dataclass
 from typing import Annotated, Any
 
 import typer
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from headwater.cli.parameters import JSON
 from headwater.cli.screen import console, print_json, progress
@@ -58,8 +58,8 @@ def _print(checks: list[Check]) -> None:
     for name in ("", "what", "seen", "to mend"):
         table.add_column(name)
     for check in checks:
-        mark = "[green]ok[/green]" if check.works else "[red]no[/red]" if check.needed else "[yellow]-[/yellow]"
-        table.add_row(mark, escape(check.name), escape(check.seen), "" if check.works else escape(check.mend))
+        mark = Text("ok", "green") if check.works else Text("no", "red") if check.needed else Text("-", "yellow")
+        table.add_row(mark, check.name, check.seen, "" if check.works else check.mend)
     console.print(table)
 
 

@@ -10,7 +10,7 @@ import signal
 import sys
 from collections.abc import Sequence
 
-from headwater.cli.signals import hold_signals
+from headwater.cli.signals import held_signals, hold_signals
 from headwater.errors import RateError
 
 log = logging.getLogger(__name__)
@@ -20,13 +20,17 @@ _is_program = False  #: whether this process is the command line's own, and not 
 
 
 def main_begins(arguments: Sequence[str]) -> None:
-    """Leave with the exit status of a lane, if the arguments of this program ask for a promise."""
+    """Leave with the exit status of a lane, if the arguments of this program ask for a promise.
+
+    A flow that is told to end before it has begun does so as any that runs: by what `stop_on_signals` makes of it.
+    """
     global _is_program
     _is_program = True
-    if _is_lane():
-        hold_signals()
-    elif arguments[:1] == ["run"] and _has(arguments, "--promise") and not _has(arguments, "--on"):
+    runs = next((word for word in arguments if not word.startswith("-")), "") == "run"
+    if not _is_lane() and arguments[:1] == ["run"] and _has(arguments, "--promise") and not _has(arguments, "--on"):
         leave_to_lane()
+    if runs or _is_lane():
+        hold_signals()
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
 
 
@@ -42,7 +46,7 @@ def leave_to_lane() -> None:
     from headwater.rate.keeper import keep
 
     try:
-        status = keep(_PROGRAM, sys.argv[1:], holds=True)
+        status = keep(_PROGRAM, sys.argv[1:], holds=True, told=held_signals())
     except RateError as error:
         log.warning("%s; this process does without", error)
         return
@@ -52,7 +56,7 @@ def leave_to_lane() -> None:
 def _is_lane() -> bool:
     """Say whether this process was forked to be a lane; what says so was loaded by who forked it, and not for it."""
     fork_context = sys.modules.get("headwater.rate.fork_context")
-    return fork_context is not None and fork_context.kept is not None
+    return fork_context is not None and fork_context.keeper is not None
 
 
 def _has(arguments: Sequence[str], option: str) -> bool:

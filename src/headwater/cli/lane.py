@@ -177,6 +177,10 @@ def _make_ready(task: Assignment) -> _Ready:
 
         return _Ready(flow, spark_part.prepare(flow, _contract(task, flow), task.settings))
     load_ahead(keeping(flow, FlowHome(Path(task.home)).dead) if task.settings.dead else flow)
+    if "lanes" in task.settings.options:
+        from headwater.engine.lanes.child import wait_for_compiler
+
+        wait_for_compiler()  # as long as no record waits for that
     ask = _ahead(task, flow)
     gc.collect()
     gc.freeze()  # no record waits for a look at all that was imported

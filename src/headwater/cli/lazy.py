@@ -90,3 +90,9 @@ class Commands(TyperGroup):
 
                 print_json({"error": error.format_message()})
             raise
+        except BrokenPipeError as error:
+            from headwater.cli.unread import is_unread, leave_unread
+
+            if is_unread(error):
+                leave_unread()
+            raise

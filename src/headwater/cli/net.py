@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 from rich.table import Table
+from rich.text import Text
 
 from headwater import net as nets
 from headwater.cli.parameters import JSON
@@ -56,8 +57,9 @@ def show(net: Annotated[Path, typer.Argument(help="net file")], as_json: JSON = 
         print_json(document)
         return
     console.print(
-        f"[bold]{document['name']}[/bold]: {document['devices']:,} devices in {document['zones']:,} zones "
-        f"({document['cloud_zones']:,} of them clouds), trust zones {listed(document['trust'])}"
+        Text(document["name"] + ":", "bold"),
+        f"{document['devices']:,} devices in {document['zones']:,} zones "
+        f"({document['cloud_zones']:,} of them clouds), trust zones {listed(document['trust'])}",
     )
     table = Table(header_style="bold")
     for column in (

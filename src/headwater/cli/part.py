@@ -23,7 +23,8 @@ def flow_of(file: str) -> Flow:
     whole = whole_flow(part, folder)
     ends = BridgeEnds(part, folder, identity, site.listen, site.uplink)
     part_flow = Cut(whole, part.sites).part(part.site, ends)
-    ends.open()
+    if site.lanes is None or part.promise is not None:
+        ends.open()  # else once lanes are forked, which is not safe beside the thread of the connections
     return part_flow
 
 

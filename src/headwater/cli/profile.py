@@ -8,6 +8,7 @@ from typing import Annotated
 import msgspec
 import typer
 from rich.table import Table
+from rich.text import Text
 
 from headwater.cli.locate import find_flow
 from headwater.cli.parameters import JSON
@@ -110,7 +111,8 @@ def _device(output: Path | None, as_json: bool) -> None:
         print_json(description)
         return
     console.print(
-        f"[bold]{description['name']}[/bold]: {description['processor']}, {description['cores']:g} cores",
+        Text(description["name"] + ":", "bold"),
+        f"{description['processor']}, {description['cores']:g} cores",
         highlight=False,
     )
     table = Table(show_header=False)

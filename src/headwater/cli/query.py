@@ -17,12 +17,15 @@ from headwater.cep.plan import TYPES
 from headwater.cli.parameters import JSON
 from headwater.cli.run import exit_if_all_are_dead
 from headwater.cli.screen import err, print_json, print_report
-from headwater.errors import FlowError, listed
+from headwater.errors import FlowError, QueryError, listed
 from headwater.flow import Flow
 from headwater.flow.stream import Stream
 from headwater.io import Collect, Console
 from headwater.io.file_format import file_named
 from headwater.io.records import json_lines
+
+_GUESSED = (".jsonl", ".json", ".ndjson", ".csv")  #: endings of files that say nothing of the types of their columns
+_WORDS: dict[str, str] = {**{kind: word for word, kind in TYPES.items()}, "int": "long", "float32": "float"}
 
 
 def query(
@@ -47,7 +50,17 @@ def query(
             raise FlowError(f"--output {output} is the file that {stream} is read from; write to another")
         _read(flow, stream, Path(path), app, time)
     options: dict[str, Any] = {} if cap is None else {"cap": cap}
-    results = flow.query("result", text, **options)
+    try:
+        results = flow.query("result", text, **options)
+    except QueryError as error:
+        is_of_types = {"any", "text"} & set(str(error).partition("\n")[0].split())
+        about = _guessed(flow, app, files) if is_of_types else ""
+        raise QueryError(
+            f"{error}\n{about}" if about else str(error),
+            line=error.line,
+            column=error.column,
+            offending=error.offending,
+        ) from None
     matches = Collect()
     sink = matches if as_json else Console(limit=sys.maxsize, json=True)
     results.write("output", sink if output is None else file_named(output))
@@ -60,6 +73,9 @@ def query(
     elif report.dead_letters:
         example = next((f", such as one at {letter['step']}: {letter['error']}" for letter in report.examples), "")
         err.print(f"{report.dead_letters:,} records became dead letters{example}", markup=False)
+    unread = {letter["step"].removeprefix("read ") for letter in report.examples}
+    if not as_json and (about := _guessed(flow, app, {name: path for name, path in files.items() if name in unread})):
+        err.print(about, markup=False, highlight=False, soft_wrap=True)
     exit_if_all_are_dead(flow, report)
 
 
@@ -77,6 +93,25 @@ def _read(flow: Flow, stream: str, path: Path, app: s.App, time: str | None) -> 
     if source.schema.get(time) == "int":
         source = source.with_columns(f"time of {stream}", **{time: _column(time)})
     return source.event_time(stream, time)
+
+
+def _guessed(flow: Flow, app: s.App, files: dict[str, str]) -> str:
+    """Say of which files the columns are guessed, as what, and how to say what they are; nothing where all are defined."""
+    defined = {each.stream for each in app.statements if isinstance(each, s.Define)}
+    lines = []
+    for stream, path in files.items():
+        if stream in defined or Path(path).suffix not in _GUESSED:
+            continue
+        step = flow.steps.get(f"read {stream}") or flow.steps[stream]
+        columns = dict(step.outputs["out"].fields)
+        fields = ", ".join(f"{column} {_WORDS[kind]}" for column, kind in columns.items())
+        mixed = [column for column, kind in columns.items() if kind == "any"]
+        why = f" ({listed(mixed)}: values of several types)" if mixed else ""
+        lines.append(
+            f"the columns of {path} are guessed from its first lines{why}; where one is something else, say so before the "
+            f"query: define stream {stream} ({fields});"
+        )
+    return "\n".join(lines)
 
 
 def _column(name: str) -> Any:

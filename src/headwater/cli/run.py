@@ -14,12 +14,12 @@ from rich.console import Console
 from headwater.cli.forward import with_forwarding
 from headwater.cli.keeping import leave_to_lane
 from headwater.cli.locate import find_flow
-from headwater.cli.parameters import FLOW, JSON
+from headwater.cli.parameters import FLOW, JSON, parse_lanes
 from headwater.cli.plugins import spark_job
 from headwater.cli.promise import GivingWay, can_keep, contract_of, start_promised, start_promised_on_spark
 from headwater.cli.rewire import rewire, source_of
 from headwater.cli.screen import console, err, live, print_json, print_report, progress
-from headwater.cli.signals import stop_on_signals
+from headwater.cli.signals import held_signals, let_go_of_signals, stop_on_signals
 from headwater.cli.site_web import check_dashboard
 from headwater.cli.spark_options import (
     AVAILABLE_NOW,
@@ -39,11 +39,11 @@ from headwater.cli.spark_options import (
     parse_metrics_address,
     parse_settings,
 )
-from headwater.cli.stdout import carries_records
+from headwater.cli.stdout import carries_records, writes_nowhere_else
+from headwater.cli.unread import is_unread
 from headwater.cli.writable import check_folder
 from headwater.data.jit import answering_at_once
 from headwater.engine import RUNNERS, Options, start
-from headwater.engine.lanes import Lanes
 from headwater.engine.memory import keep_freed, share_arenas
 from headwater.engine.options import HANG, LINGER, OnHang, WhenFull
 from headwater.engine.policy import DEFAULT, POLICIES
@@ -248,6 +248,7 @@ def run(
             "web": web or None,
             "trainer": trainer,
         }
+        let_go_of_signals()
         job.show(job.run(input, None if output is None else Path(output), master, others), as_json)
         return
     if trainer is not None:
@@ -314,6 +315,8 @@ def run(
                 of_spark |= {} if every is None else {"every": f"{microseconds_of('--every', every) / 1e6} seconds"}
                 running = spark.start(dataflow, **of_spark, target=target, seconds=seconds)
     with stop_on_signals() as attach:
+        if running is None and contract is not None and held_signals():
+            contract = None  # it is to end as soon as it has started: nothing has to be measured and tried for that
         if running is None and contract is not None:
             running = start_promised(
                 dataflow,
@@ -343,7 +346,7 @@ def run(
                 status_line = getattr(running, "status_line", None)
                 report = live(running, way.look) if show else _wait(running, status_line, way.look)
         except RunError as error:
-            if error.report is not None:
+            if error.report is not None and not (is_unread(error) and writes_nowhere_else(running.flow)):
                 _show(error.report, as_json=as_json, to=to)
             raise
     _show(report, as_json=as_json, to=to)
@@ -464,15 +467,6 @@ def parse_take(text: str) -> Take:
         return text  # type: ignore[return-value]
     if not text.isdecimal() or int(text) < 1:
         raise RunError(f"--take is 'all', 'half' or a number of records above 0; got {text!r}")
-    return int(text)
-
-
-def parse_lanes(text: str | None) -> Lanes | None:
-    """Read `--lanes`."""
-    if text is None or text == "auto":
-        return text  # type: ignore[return-value]
-    if not text.isdecimal() or int(text) < 1:
-        raise RunError(f"--lanes is 'auto' or a number of processes above 0; got {text!r}")
     return int(text)
 
 

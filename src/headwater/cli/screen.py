@@ -11,15 +11,17 @@ from typing import Any, TextIO
 import typer
 from rich.console import Console
 from rich.control import Control
-from rich.markup import escape
 from rich.segment import ControlType
 from rich.table import Table
+from rich.text import Text
 
+from headwater.cli.plain import PlainConsole
 from headwater.data.timestamps import event_time_reached
+from headwater.errors import one_line
 from headwater.metrics import Report, Sample, StepMetrics
 
-console = Console(width=None if sys.stdout.isatty() else 140)
-err = Console(stderr=True, width=None if sys.stderr.isatty() else 140)
+console = PlainConsole(width=None if sys.stdout.isatty() else 140)
+err = PlainConsole(stderr=True, width=None if sys.stderr.isatty() else 140)
 
 
 _json_wanted = _json_printed = False  #: the document of --json
@@ -81,8 +83,8 @@ def print_answer(document: Any, lines: Sequence[str], *, as_json: bool) -> None:
 def progress(what: str) -> Iterator[Callable[[str], None]]:
     """Show on a terminal that something is going on; quiet elsewhere. Yields what says how far it has come."""
     if err.is_terminal:
-        with err.status(what) as status:
-            yield status.update
+        with err.status(Text(what)) as status:
+            yield lambda text: status.update(Text(text))
     else:
         yield lambda text: None
 
@@ -146,9 +148,7 @@ def live(run: Any, look: Callable[[], None] = lambda: None, every_s: float = 0.5
             p = now.latency.minus(before.latency) if before else now.latency
             p50, p99 = p.percentile(50) / 1e6, p.percentile(99) / 1e6
             title = f"{run.flow.name}: {now.at_s:.1f} s, latency p50 {p50:.1f} ms, p99 {p99:.1f} ms"
-            view.update(
-                steps_table(now, before, title + event_time_reached(now.watermarks_us) + escape(_promise_text(run)))
-            )
+            view.update(steps_table(now, before, title + event_time_reached(now.watermarks_us) + _promise_text(run)))
             before = now
     result: Report = report
     return result
@@ -173,9 +173,10 @@ def print_report(report: Report, to: Console = console) -> None:
     document = report.to_json()
     latency = document["latency_ms"]
     to.print(
-        f"[bold]{report.flow}[/bold] on {report.runner}: {document['records_in']:,} records in, "
+        Text(report.flow, "bold"),
+        f"on {report.runner}: {document['records_in']:,} records in, "
         + ", ".join(f"{n:,} to {sink}" for sink, n in document["records_out"].items())
-        + f", in {report.seconds:.2f} s"
+        + f", in {report.seconds:.2f} s",
     )
     to.print(
         f"latency from creation p50 {latency['p50']:.2f} ms, p95 {latency['p95']:.2f} ms, p99 {latency['p99']:.2f} ms; "
@@ -198,7 +199,7 @@ def print_report(report: Report, to: Console = console) -> None:
         print_promise(report.extra["promise"], to)
     to.print(steps_table(report.last, None, ""))
     for letter in report.examples:
-        to.print(f"dead letter from {letter['step']}: {letter['error']}: {letter['record'][:120]}", markup=False)
+        to.print(one_line(f"dead letter from {letter['step']}: {letter['error']}: {letter['record'][:120]}"))
 
 
 def print_promise(promise: dict[str, Any], to: Console = console) -> None:

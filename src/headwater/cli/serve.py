@@ -14,7 +14,6 @@ from typing import Annotated, Any
 
 import msgspec
 import typer
-from rich.markup import escape
 from rich.table import Table
 
 from headwater.cli.address import address_of
@@ -162,7 +161,7 @@ def _check(flows: Folder, state_folder: Path, *, as_json: bool) -> None:
     else:
         table = Table("flow", "could run", header_style="bold")
         for name, why in zip(files, reasons, strict=True):
-            table.add_row(escape(name), "yes" if why is None else escape(f"no: {why}"))
+            table.add_row(name, "yes" if why is None else f"no: {why}")
         console.print(table)
     if any(why is not None for why in reasons):
         raise typer.Exit(1)

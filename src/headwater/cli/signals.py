@@ -12,19 +12,32 @@ from typing import Any
 from headwater.cli.force_quit import exit_at_third_signal
 
 _STOPPING = (signal.SIGINT, signal.SIGTERM)
-_held: list[int] = []  #: signals that came before there was anything to be stopped by them
+_pending: list[int] = []  #: signals that came before there was anything to be stopped by them
 
 
 def hold_signals() -> None:
-    """Keep what comes before `stopped_by_signals`, which acts on it; a second one leaves."""
+    """Keep what comes before `stop_on_signals`, which acts on it; a second one leaves."""
     for number in _STOPPING:
         signal.signal(number, _hold)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOPPING)
 
 
+def held_signals() -> list[int]:
+    """Return what has come so far and is to be acted on; it grows."""
+    return _pending
+
+
+def let_go_of_signals() -> None:
+    """Have signals do what they do to any program, for what does not look at `stop_on_signals`; those held, at once."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    for number in _pending:
+        signal.raise_signal(number)
+
+
 def _hold(signum: int, frame: Any) -> None:
-    _held.append(signum)
-    if len(_held) > 1:
+    _pending.append(signum)
+    if len(_pending) > 1:
         raise KeyboardInterrupt
     # written at once, by no thread: lanes that are being started are forked, which is safe only without any
     with suppress(OSError):
@@ -57,7 +70,7 @@ def stop_on_signals() -> Iterator[Callable[[Any], None]]:
     def attach(run: Any) -> None:
         nonlocal running, times
         running = run
-        times = len(_held)
+        times = len(_pending)
         if times:
             run.stop()
 
@@ -66,7 +79,7 @@ def stop_on_signals() -> Iterator[Callable[[Any], None]]:
         with exit_at_third_signal():
             yield attach
     finally:
-        _held.clear()
+        _pending.clear()
         for number, handler in before.items():
             signal.signal(number, handler)
 

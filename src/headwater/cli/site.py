@@ -7,11 +7,12 @@ import os
 import threading
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
 from headwater.cli.address import address_of
+from headwater.cli.parameters import parse_lanes
 from headwater.cli.serve import run_until_stopped
 from headwater.cli.sites import STATE, Coordinators
 from headwater.cli.spark_options import parse_settings
@@ -86,6 +87,13 @@ def site(
         list[str] | None,
         typer.Option("--conf", "-c", help="of --kind spark: a setting of Spark's, NAME=VALUE; as often as need be"),
     ] = None,
+    lanes: Annotated[
+        str | None,
+        typer.Option(
+            help="N or auto: a part runs in so many processes of one worker each, its keys shared out among them "
+            "[default: in one process, with several workers]"
+        ),
+    ] = None,
     stop_within: Annotated[str, typer.Option(help="how long a part may take to stop")] = "30s",
     core_ips: Annotated[
         float | None, typer.Option(hidden=True, help="what a core does, if not as the net says")
@@ -112,7 +120,8 @@ def site(
     token_text = None if token is None else _read_token(token)
     folder = _folder(name, token_text, state)
     Uplink.read(uplink)
-    folder.settle(_name(folder, name, token_text), listen_address, uplink, on_spark, settings)
+    in_lanes = lanes_of(lanes, on_spark)
+    folder.settle(_name(folder, name, token_text), listen_address, uplink, on_spark, settings, in_lanes)
     if on_spark is not None:
         say_what_executors_need(on_spark, folder)
     if log.getEffectiveLevel() == logging.WARNING:
@@ -191,6 +200,18 @@ def _master(kind: str, master: str | None) -> str | None:
     if find_spec("pyspark") is None:
         raise RunError("Spark is not installed at this site: pip install 'headwater[spark]'")
     return master or "local[*]"
+
+
+def lanes_of(text: str | None, master: str | None) -> int | Literal["auto"] | None:
+    """Read `--lanes`, which means nothing where Spark runs the parts."""
+    lanes = parse_lanes(text)
+    if lanes is not None and master is not None:
+        raise RunError("--lanes are the engine's, and mean nothing with --kind spark")
+    if lanes is not None:
+        from headwater.engine.lanes import check_lanes
+
+        check_lanes(lanes)
+    return lanes
 
 
 def say_what_executors_need(master: str, folder: SiteFolder) -> None:

@@ -9,7 +9,6 @@ from typing import Annotated, Any
 
 import msgspec
 import typer
-from rich.markup import escape
 from rich.table import Table
 
 from headwater.cli.screen import console
@@ -39,14 +38,13 @@ def print_sites(document: dict[str, Any]) -> None:
     for site in sites:
         counts = [f"{site.get(name, 0):,}" for name in ("records_in", "records_out", "restarts")]
         values = [figure(site) for figure in figures.values()]
-        name = f"{site['name']} (Spark)" if site.get("kind") == "spark" else site["name"]
-        cells = (name, site["state"], ", ".join(site["steps"]), *counts, *values, one_line(site["why"]))
-        table.add_row(*map(escape, cells))
+        cells = (_name(site), site["state"], ", ".join(site["steps"]), *counts, *values, one_line(site["why"]))
+        table.add_row(*cells)
     console.print(table)
     for site in sites:
         if causes := (site.get("promise") or {}).get("causes"):
-            told = "; ".join(f"{count:,} broken: {cause}" for cause, count in causes.items())
-            console.print(f"windows at '{site['name']}': {told}", markup=False, highlight=False)
+            text = "; ".join(f"{count:,} broken: {cause}" for cause, count in causes.items())
+            console.print(f"windows at '{site['name']}': {text}", markup=False, highlight=False)
     if flow is not None and flow.get("moves"):
         _print_move(flow["moves"][-1])
     if flow is not None and flow.get("policy"):
@@ -75,6 +73,13 @@ def _print_policy(policy: dict[str, Any]) -> None:
         lines += [f"          {measurement}"] if (measurement := told_measured(decision)) else []
     for line in lines:
         console.print(line, markup=False, highlight=False)
+
+
+def _name(site: dict[str, Any]) -> str:
+    """Return what a site is called, with what runs its part where that is not one process of the engine's."""
+    if site.get("kind") == "spark":
+        return f"{site['name']} (Spark)"
+    return f"{site['name']} ({site['lanes']} lanes)" if site.get("lanes", 1) > 1 else str(site["name"])
 
 
 def _load(site: dict[str, Any]) -> str:

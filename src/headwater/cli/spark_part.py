@@ -30,14 +30,14 @@ def prepare(flow: Flow, contract: Contract | None, settings: Settings) -> Applic
     """
     from headwater.spark.session import session
 
-    asked = None
+    application = None
     try:
-        asked = None if contract is None else _asked(flow, contract, settings)
+        application = None if contract is None else _application(flow, contract, settings)
     except RateError as error:
         log.info("%s; it is asked again when the part starts", error)
         return None
-    session(_master(asked, settings), settings.conf)  # Java takes its time
-    return asked
+    session(_master(application, settings), settings.conf)  # Java takes its time
+    return application
 
 
 def begin(
@@ -46,15 +46,21 @@ def begin(
     """Have a part go on on Spark, with what was held for it ahead, and return the run in progress."""
     if contract is None:
         return start(flow, home, settings.master, settings.conf)
-    asked = ahead or _asked(flow, contract, settings)
-    held = asked.admitted
-    what = f"{asked.cores} cores reserved for Spark" if held.cores else "no cores reserved, for they are a cluster's"
-    told = f"{flow.name} is promised {contract}: {what} (an estimate, without a trial), grade {held.grade}"
-    err.print(told, soft_wrap=True, markup=False, highlight=False)
-    return asked.started(lambda: start(flow, home, _master(asked, settings), settings.conf, **micro_batches(asked)))
+    application = ahead or _application(flow, contract, settings)
+    reservation = application.admitted
+    what = (
+        f"{application.cores} cores reserved for Spark"
+        if reservation.cores
+        else "no cores reserved, for they are a cluster's"
+    )
+    message = f"{flow.name} is promised {contract}: {what} (an estimate, without a trial), grade {reservation.grade}"
+    err.print(message, soft_wrap=True, markup=False, highlight=False)
+    return application.started(
+        lambda: start(flow, home, _master(application, settings), settings.conf, **micro_batches(application))
+    )
 
 
-def _asked(flow: Flow, contract: Contract, settings: Settings) -> Application:
+def _application(flow: Flow, contract: Contract, settings: Settings) -> Application:
     from headwater.rate.application import Application
 
     profile = None if settings.profile is None else Profile.load(Path(settings.profile))
@@ -62,6 +68,6 @@ def _asked(flow: Flow, contract: Contract, settings: Settings) -> Application:
     return Application(flow, contract, profile=profile, best_effort=settings.best_effort, elsewhere=elsewhere)
 
 
-def _master(asked: Application | None, settings: Settings) -> str | None:
+def _master(application: Application | None, settings: Settings) -> str | None:
     """Return where the part runs: on this machine, on the cores that are held for it."""
-    return settings.master if asked is None or not asked.admitted.cores else f"local[{asked.cores}]"
+    return settings.master if application is None or not application.admitted.cores else f"local[{application.cores}]"

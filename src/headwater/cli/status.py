@@ -8,7 +8,6 @@ from typing import Annotated, Any
 
 import msgspec
 import typer
-from rich.markup import escape
 from rich.table import Table
 
 from headwater.cli.parameters import JSON
@@ -115,7 +114,7 @@ def _print_server(server: dict[str, Any]) -> None:
         why = flow["why"] if change is None else f"changed, but the old one runs on: {change}"
         pid = "" if flow["pid"] is None else str(flow["pid"])
         cells = (flow["name"], flow["state"], f"{flow['for_s']:,.0f} s", pid, str(flow["restarts"]), one_line(why))
-        table.add_row(*map(escape, cells))
+        table.add_row(*cells)
     console.print(table)
 
 

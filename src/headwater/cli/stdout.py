@@ -26,6 +26,12 @@ def carries_records(flow: Flow, *, as_json: bool) -> bool:
     return bool(data)
 
 
+def writes_nowhere_else(flow: Flow) -> bool:
+    """Say whether all records of a flow go to standard output."""
+    sinks = [step.kind.sink for step in flow.steps.values() if isinstance(step.kind, Write)]
+    return all(isinstance(sink, Console) or _is_stdout(place_of(sink, writing=True)) for sink in sinks)
+
+
 def _is_stdout(place: Place | None) -> bool:
     """Say whether a place is standard output, by whatever name: `-`, `/dev/stdout`, or the file it is redirected to."""
     if place is None:

@@ -19,6 +19,7 @@ import typer
 from headwater import net as nets
 from headwater.cli.placement_options import Ask
 from headwater.cli.question import speed_named
+from headwater.cli.site import lanes_of
 from headwater.cli.site_web import LISTEN as WEB_LISTEN
 from headwater.cli.site_web import Web, WebListen, check_dashboard, site_dashboard
 from headwater.cli.sites import SITES, STATE, Coordinators
@@ -103,7 +104,7 @@ def up(
         servers = [address, *((LOOPBACK, port) for port in reach or ())]
         emulation = Emulation(where, sites, servers, namespaces=namespaces, core_ips=core_ips)
         try:
-            for line in emulation.told:
+            for line in emulation.notices:
                 log.info("%s", line)
             with ExitStack() as last:
                 plans = _plans(flow or [], net, Ask(rate=rate, pin=pin, measured_on=measured_on), folder, last)
@@ -137,6 +138,8 @@ def _site_options(net: Net, folder: Path, site: str) -> list[str]:
             try:
                 if option == "uplink":
                     Uplink.read(text)
+                elif option == "lanes":
+                    lanes_of(text, master)
                 else:
                     Quote(f"--{option}", text)
             except RunError as error:
@@ -210,7 +213,7 @@ class _Links:
 
     def look(self) -> None:
         """Cut and mend what should be by now."""
-        cuts = self._cuts.asked(time.time())
+        cuts = self._cuts.due(time.time())
         if cuts == self._current:
             return
         self._emulation.cut(cuts)

@@ -57,8 +57,8 @@ def large_states(
     for _ in range(_TRIES):
         store = Store(checkpoint, PassingDisk())
         with suppress(OSError, ValueError, IndexError):
-            found = store.read(store.numbers()[-1], lambda stored: stored if stored.size >= LARGE else None)
-            large = ((step, state) for step in steps for state in _states_of(found, step) if isinstance(state, Stored))
+            latest = store.read(store.numbers()[-1], lambda stored: stored if stored.size >= LARGE else None)
+            large = ((step, state) for step in steps for state in _states_of(latest, step) if isinstance(state, Stored))
             return [(step, state) for step, state in large if not known or key_of(state) not in known]
     return []
 
@@ -100,14 +100,14 @@ def marks(known: Collection[str]) -> Instead:
     return mark
 
 
-def with_marks(found: Checkpoint) -> bytes | None:
+def with_marks(checkpoint: Checkpoint) -> bytes | None:
     """Return the file of a checkpoint that has marks; None for one that has none."""
-    if not any(_is_mark(state) for state in _states_of(found)):
+    if not any(_is_mark(state) for state in _states_of(checkpoint)):
         return None
     with TemporaryDirectory() as folder:
         store = Store(folder, PassingDisk())
-        _rewrite(store, found, lambda state: state)
-        return store.files(found.number)[0].read_bytes()
+        _rewrite(store, checkpoint, lambda state: state)
+        return store.files(checkpoint.number)[0].read_bytes()
 
 
 def may_lack(files: Mapping[str, bytes]) -> bool:
@@ -123,10 +123,10 @@ class Sending:
         part: str,
         move: str,
         look: Callable[[], list[tuple[str, Stored]]],
-        kept: Callable[[Piece], list[Message] | None],
+        reply_if_kept: Callable[[Piece], list[Message] | None],
     ) -> None:
-        """`look` returns what should be there, by step, `kept` what is said of a piece that stays, None for any other."""
-        self._part, self._move, self._look, self._kept = part, move, look, kept
+        """`look` returns what should be there, by step, `reply_if_kept` what is said of a piece that stays, else None."""
+        self._part, self._move, self._look, self._reply_if_kept = part, move, look, reply_if_kept
         self._keys: dict[str, str] = {}
         self._pieces = self._all()
         self._under_way: set[tuple[str, int]] = set()
@@ -139,18 +139,18 @@ class Sending:
 
     def more(self) -> list[Message]:
         """Return what may go now; behind the last piece, that this is all."""
-        said: list[Message] = []
+        messages: list[Message] = []
         while not self._is_over and len(self._under_way) < _WINDOW:
             piece = next(self._pieces, None)
             if piece is None:
                 self._is_over = True
-                return [*said, Sent(self._part, self._move, self._keys)]
+                return [*messages, Sent(self._part, self._move, self._keys)]
             self._keys |= {piece.key: piece.step} if piece.is_last else {}
-            kept = self._kept(piece)
-            if kept is None:
+            reply = self._reply_if_kept(piece)
+            if reply is None:
                 self._under_way.add((piece.key, piece.at))
-            said += [piece] if kept is None else kept
-        return said
+            messages += [piece] if reply is None else reply
+        return messages
 
     def _all(self) -> Iterator[Piece]:
         """Look again once all is sent: a whole checkpoint that was begun before may have taken its place."""
@@ -206,9 +206,9 @@ class Kept:
         It stays here too: a crash may have it asked for again.
         """
         store = Store(checkpoint, PassingDisk())
-        found = store.latest() if store.numbers() else None
-        if found is not None and any(_is_mark(state) for state in _states_of(found)):
-            _rewrite(store, found, lambda state: self._laid(state, store) if _is_mark(state) else state)
+        latest = store.latest() if store.numbers() else None
+        if latest is not None and any(_is_mark(state) for state in _states_of(latest)):
+            _rewrite(store, latest, lambda state: self._laid(state, store) if _is_mark(state) else state)
 
     def _laid(self, mark: bytes, store: Store) -> Stored:
         key = mark[len(_MARK) : -_SIZES.size].decode()
@@ -256,24 +256,24 @@ def _is_mark(state: bytes) -> bool:
     return state.startswith(_MARK) and len(state) == len(_MARK) + _KEY + _SIZES.size
 
 
-def _states_of(found: Checkpoint, step: str | None = None) -> Iterator[Any]:
-    tasks = found.content["tasks"]
+def _states_of(checkpoint: Checkpoint, step: str | None = None) -> Iterator[Any]:
+    tasks = checkpoint.content["tasks"]
     for saved in tasks.get(step, ()) if step is not None else chain(*tasks.values()):
         yield saved["state"]
         yield from saved["changes"]
 
 
-def _rewrite(store: Store, found: Checkpoint, change: Callable[[bytes], bytes | Stored]) -> None:
+def _rewrite(store: Store, checkpoint: Checkpoint, change: Callable[[bytes], bytes | Stored]) -> None:
     """Write a checkpoint anew, by itself, with states that are changed."""
     states: list[bytes | Stored] = []
     tasks: dict[str, list[Mapping[str, Any]]] = {}
-    for name, each in found.content["tasks"].items():
+    for name, each in checkpoint.content["tasks"].items():
         for saved in each:
             at = len(states)
             states += [change(state) for state in (saved["state"], *saved["changes"])]
-            told = {"state": at, "whole": True, "changes": list(range(at + 1, len(states)))}
-            tasks.setdefault(name, []).append(saved | told)
-    store.write(found.number, found.content | {"tasks": tasks}, states)
+            entry = {"state": at, "whole": True, "changes": list(range(at + 1, len(states)))}
+            tasks.setdefault(name, []).append(saved | entry)
+    store.write(checkpoint.number, checkpoint.content | {"tasks": tasks}, states)
 
 
 def sweep(folder: Path, older_s: float, now_s: float) -> None:

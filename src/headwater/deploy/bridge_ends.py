@@ -65,10 +65,10 @@ class BridgeEnds:
             if routes is None:
                 return {tls_name(target): self._way(first, target, None) for target in planned}
             targets, soon = (each.get(first.stream, []) for each in (routes.targets, routes.soon))
-            found = {tls_name(target): self._way(first, target, routes) for target in targets}
-            return found | {tls_name(target): self._way(first, target, routes, soon=True) for target in soon}
+            current = {tls_name(target): self._way(first, target, routes) for target in targets}
+            return current | {tls_name(target): self._way(first, target, routes, soon=True) for target in soon}
 
-        made = Outlet(
+        outlet = Outlet(
             f"{self._deployment}: {first.stream}",
             self,
             room=self._uplink.room_of(first.stream),
@@ -76,9 +76,9 @@ class BridgeEnds:
             linger_s=float("inf"),
             ways=ways,
         )
-        self._ends.append(made)
-        self._outlets[first.stream] = made
-        return made
+        self._ends.append(outlet)
+        self._outlets[first.stream] = outlet
+        return outlet
 
     def inlet(self, crossing: Crossing) -> Inlet:
         """Return the end that receives."""
@@ -91,9 +91,9 @@ class BridgeEnds:
                 return None, None
             return self._dial(origin, routes), tls_name(origin)
 
-        made = Inlet(self._bridge(crossing, crossing.target), crossing.schema, self, way=way)
-        self._ends.append(made)
-        return made
+        inlet = Inlet(self._bridge(crossing, crossing.target), crossing.schema, self, way=way)
+        self._ends.append(inlet)
+        return inlet
 
     @property
     def _deployment(self) -> str:
@@ -120,7 +120,7 @@ class BridgeEnds:
         """Take the port at which others reach this part, before anything crosses: who dials too early is kept waiting."""
         if self._links is None:
             self._warn_of_slips()
-            self._links = self._made()
+            self._links = self._new_links()
 
     def _warn_of_slips(self) -> None:
         """Tell which streams the uplink names that the part does not have: a slip, or they are elsewhere by now."""
@@ -164,9 +164,9 @@ class BridgeEnds:
                 with suppress(RunError):  # what was refused before is, and it is tried again
                     self._links.refuse(read_revoked(self._folder))
                     heeded = noted
-            found = tuple(changed_ns(self._folder / name) for name in (_ROUTES, _ADDRESSES))
-            if found != seen and self._links is not None:
-                seen, routes = found, read_routes(self._folder)
+            stamps = tuple(changed_ns(self._folder / name) for name in (_ROUTES, _ADDRESSES))
+            if stamps != seen and self._links is not None:
+                seen, routes = stamps, read_routes(self._folder)
                 rest_s = _SOON_S if routes is not None and routes.moving else _LOOK_S
                 try:
                     self._go_by(routes)
@@ -178,13 +178,13 @@ class BridgeEnds:
 
     def _note_outgoing(self) -> None:
         """Note what waits of the streams that leave, and what was dropped; a full disk may keep it from being noted."""
-        found: dict[str, Outgoing] = {}
+        outgoing: dict[str, Outgoing] = {}
         for stream, outlet in self._outlets.items():
-            told = outlet.account()
+            account = outlet.account()
             before = self._noted.get(stream, Outgoing()).dropped
-            found[stream] = Outgoing(told["messages_waiting"], told["bytes_kept"], before + told["dropped"])
+            outgoing[stream] = Outgoing(account["messages_waiting"], account["bytes_kept"], before + account["dropped"])
         with suppress(OSError):
-            _write(self._folder / _OUTGOING, msgspec.json.encode(found))
+            _write(self._folder / _OUTGOING, msgspec.json.encode(outgoing))
 
     def _go_by(self, routes: Routes | None) -> None:
         assert self._links is not None
@@ -199,17 +199,17 @@ class BridgeEnds:
             self._is_looking = self._attached > 0
             return self._is_looking
 
-    def _made(self) -> Links:
+    def _new_links(self) -> Links:
         server, client = self._identity.server(), self._identity.client()
         meter = None if self._uplink == Uplink() else Meter(self._uplink)
         if self._listen is None or self._part.site not in self._part.listens:
             return Links(server=server, client=client, meter=meter)
         host, first = self._listen
-        known = read_port(self._folder)
-        wanted = [known] if known else []
-        wanted += range(first, min(first + _PORTS, 65536)) if first else [free_port(host), 0]
+        last_port = read_port(self._folder)
+        ports = [last_port] if last_port else []
+        ports += range(first, min(first + _PORTS, 65536)) if first else [free_port(host), 0]
         refused: InputError | None = None
-        for port in wanted:
+        for port in ports:
             try:
                 links = Links((host, port), server=server, client=client, meter=meter)
             except InputError as error:
@@ -259,12 +259,12 @@ def read_revoked(folder: Path) -> dict[str, str]:
     RunError where that cannot be read: to admit all of them would be worse than to wait.
     """
     try:
-        found = msgspec.json.decode((folder / _REVOKED).read_bytes(), type=dict[str, str])
+        serials = msgspec.json.decode((folder / _REVOKED).read_bytes(), type=dict[str, str])
     except FileNotFoundError:
         return {}
     except (OSError, msgspec.DecodeError) as error:
         raise RunError(f"which sites are revoked, in {folder / _REVOKED}, cannot be read: {error}") from None
-    return {tls_name(site): serial for site, serial in found.items()}
+    return {tls_name(site): serial for site, serial in serials.items()}
 
 
 def note_revoked(folder: Path, revoked: dict[str, str]) -> None:

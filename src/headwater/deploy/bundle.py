@@ -16,7 +16,7 @@ def sources_of(file: Path, within: Path | None = None) -> dict[str, bytes]:
     What is installed is not among them, nor is this package: that must be installed where the flow runs, too.
     """
     folder = within or file.resolve().parent
-    found: dict[str, bytes] = {file.name if within is None else file.relative_to(folder).as_posix(): file.read_bytes()}
+    files: dict[str, bytes] = {file.name if within is None else file.relative_to(folder).as_posix(): file.read_bytes()}
     for name, module in list(sys.modules.items()):
         if name.partition(".")[0] == "headwater":
             continue
@@ -27,8 +27,8 @@ def sources_of(file: Path, within: Path | None = None) -> dict[str, bytes]:
             continue
         near = path.relative_to(folder)
         if not {"site-packages", "dist-packages"} & set(near.parts) and not near.parts[0].startswith("."):
-            found[near.as_posix()] = path.read_bytes()
-    size = sum(map(len, found.values()))
+            files[near.as_posix()] = path.read_bytes()
+    size = sum(map(len, files.values()))
     if size > _MOST_BYTES:
         raise RunError(f"the source files beside {file} have {size:,} bytes; put the flow into a folder of its own")
-    return found
+    return files

@@ -40,11 +40,11 @@ class Identity:
     def of(cls, folder: str | Path, site: str) -> Identity:
         """Return the identity of a site from a folder that `issue` wrote; an error says what is missing there."""
         folder = Path(folder)
-        found = cls(folder / f"{site}.crt", folder / f"{site}.key", folder / "authority.crt")
-        for path in (found.certificate, found.key, found.authority):
+        identity = cls(folder / f"{site}.crt", folder / f"{site}.key", folder / "authority.crt")
+        for path in (identity.certificate, identity.key, identity.authority):
             if not path.exists():
                 raise RunError(f"site '{site}' has no {path.name} in {folder}; headwater.deploy.issue makes it")
-        return found
+        return identity
 
     def server(self) -> ssl.SSLContext:
         """Return how to answer calls: only of those who show a certificate of the same authority."""
@@ -117,34 +117,34 @@ def _make(folder: Path, site: str, making: Path) -> None:
         )
         _put(making / "authority.key", authority_key)
         _put(making / "authority.crt", authority)
-    certificate, key, asked = making / "site.crt", making / "site.key", making / "site.csr"
+    certificate, key, request = making / "site.crt", making / "site.key", making / "site.csr"
     names = f"subjectAltName=DNS:{tls_name(site)}"
     # unless it is escaped, '+' begins another name, by which a site could be taken for somebody else
     subject = "/CN=" + site.replace("\\", "\\\\").replace("+", "\\+")
-    _openssl("req", *_KEY, "-keyout", key, "-out", asked, "-utf8", "-subj", subject, "-addext", names)
+    _openssl("req", *_KEY, "-keyout", key, "-out", request, "-utf8", "-subj", subject, "-addext", names)
     _openssl(
-        *("x509", "-req", "-in", asked, "-CA", authority, "-CAkey", authority_key, "-CAcreateserial", "-days", _DAYS),
+        *("x509", "-req", "-in", request, "-CA", authority, "-CAkey", authority_key, "-CAcreateserial", "-days", _DAYS),
         *("-copy_extensions", "copyall", "-out", certificate),
     )
     _put(key, folder / f"{site}.key")
     _put(certificate, folder / f"{site}.crt")
 
 
-def _put(made: Path, to: Path) -> None:
+def _put(file: Path, to: Path) -> None:
     if to.suffix == ".key":
-        made.chmod(0o600)
-    made.replace(to)
+        file.chmod(0o600)
+    file.replace(to)
 
 
 def serial_of(certificate: Path) -> str:
     """Return the serial number of a certificate, in the form in which Python tells it of one that is shown."""
-    said = _openssl("x509", "-in", certificate, "-noout", "-serial").decode()
-    return said.strip().removeprefix("serial=")
+    text = _openssl("x509", "-in", certificate, "-noout", "-serial").decode()
+    return text.strip().removeprefix("serial=")
 
 
 def sign(identity: Identity, data: bytes) -> bytes:
     """Return the signature of some bytes by the key of an identity."""
-    return _openssl("dgst", "-sha256", "-sign", identity.key, given=data)
+    return _openssl("dgst", "-sha256", "-sign", identity.key, stdin=data)
 
 
 def check_signature(authority: Path, certificate: Path, signer: str, data: bytes, signature: bytes) -> None:
@@ -156,7 +156,7 @@ def check_signature(authority: Path, certificate: Path, signer: str, data: bytes
             key, signed = Path(folder, "key"), Path(folder, "signature")
             key.write_bytes(_openssl("x509", "-in", certificate, "-pubkey", "-noout"))
             signed.write_bytes(signature)
-            _openssl("dgst", "-sha256", "-verify", key, "-signature", signed, given=data)
+            _openssl("dgst", "-sha256", "-verify", key, "-signature", signed, stdin=data)
     except RunError as error:
         raise RunError(f"it is not signed by '{signer}', or was altered since: {error}") from None
 
@@ -173,13 +173,13 @@ def tls_name(site: str) -> str:
     return f"{plain[:40]}-{sha256(site.encode()).hexdigest()[:16]}".strip("-")
 
 
-def _openssl(*arguments: object, given: bytes = b"") -> bytes:
+def _openssl(*arguments: object, stdin: bytes = b"") -> bytes:
     command = ["openssl", *map(str, arguments)]
     try:
-        done = subprocess.run(command, input=given, capture_output=True, timeout=60, check=False)
+        done = subprocess.run(command, input=stdin, capture_output=True, timeout=60, check=False)
     except FileNotFoundError:
         raise RunError("certificates are made with the program 'openssl', which is not installed") from None
     if done.returncode:
-        said = (done.stderr or done.stdout).decode("utf-8", "replace").strip().splitlines()
-        raise RunError(f"openssl {arguments[0]} failed: {said[-1] if said else ''}")
+        lines = (done.stderr or done.stdout).decode("utf-8", "replace").strip().splitlines()
+        raise RunError(f"openssl {arguments[0]} failed: {lines[-1] if lines else ''}")
     return done.stdout

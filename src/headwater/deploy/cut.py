@@ -113,15 +113,17 @@ class Cut:
             if self.site_of[step.name] == site
         ]
         steps += [_sending(crossings, ends) for crossings in self._leaving(site)]
-        return Flow.of_steps(self.flow.name, steps)
+        part = Flow.of_steps(self.flow.name, steps)
+        part.is_part = True
+        return part
 
     def _leaving(self, site: str) -> list[list[Crossing]]:
         """Return the crossings of each stream that leaves a site."""
-        found: dict[str, list[Crossing]] = {}
+        by_stream: dict[str, list[Crossing]] = {}
         for crossing in self.crossings:
             if crossing.origin == site:
-                found.setdefault(crossing.stream, []).append(crossing)
-        return list(found.values())
+                by_stream.setdefault(crossing.stream, []).append(crossing)
+        return list(by_stream.values())
 
     def _inputs(self, step: Step, site: str) -> tuple[Input, ...]:
         if step.name == DEAD_LETTERS:
@@ -130,24 +132,24 @@ class Cut:
                 for crossing in self.crossings
                 if crossing.step == DEAD_LETTERS
             )
-        return tuple(self._crossed(given, site) for given in step.inputs)
+        return tuple(self._crossed(each, site) for each in step.inputs)
 
-    def _crossed(self, given: Input, site: str) -> Input:
+    def _crossed(self, step_input: Input, site: str) -> Input:
         """Return an input as it is, or from where the stream comes in."""
-        origin = self.site_of[given.step]
+        origin = self.site_of[step_input.step]
         if origin == site:
-            return given
-        crossing = Crossing(self.flow.name, given.step, given.port, given.schema, origin, site)
-        return replace(given, step=crossing.inlet, port="out")
+            return step_input
+        crossing = Crossing(self.flow.name, step_input.step, step_input.port, step_input.schema, origin, site)
+        return replace(step_input, step=crossing.inlet, port="out")
 
     def _streams(self) -> list[Crossing]:
-        found: dict[Crossing, None] = {}
+        crossings: dict[Crossing, None] = {}
         for step in self.flow.steps.values():
-            for given in step.inputs:
-                origin, target = self.site_of[given.step], self.site_of[step.name]
+            for each in step.inputs:
+                origin, target = self.site_of[each.step], self.site_of[step.name]
                 if origin != target:
-                    found[Crossing(self.flow.name, given.step, given.port, given.schema, origin, target)] = None
-        return list(found)
+                    crossings[Crossing(self.flow.name, each.step, each.port, each.schema, origin, target)] = None
+        return list(crossings)
 
     def _letters(self) -> list[Crossing]:
         """Dead letters of every site go to where the flow reads them."""
@@ -203,5 +205,5 @@ def _receiving(crossing: Crossing, ends: Ends) -> Step:
 
 def _sending(crossings: list[Crossing], ends: Ends) -> Step:
     first = crossings[0]
-    given = Input(first.step, first.port, first.schema)
-    return Step(first.outlet, Write(ends.outlet(crossings)), (given,), {}, where="; ".join(map(str, crossings)))
+    step_input = Input(first.step, first.port, first.schema)
+    return Step(first.outlet, Write(ends.outlet(crossings)), (step_input,), {}, where="; ".join(map(str, crossings)))

@@ -77,16 +77,20 @@ def checksum(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def unpack(given: SealedPart, folder: Path, site: str, authority: Path) -> Part:
+def unpack(sealed_part: SealedPart, folder: Path, site: str, authority: Path) -> Part:
     """Write a part into a new folder once it was found right; RunError says why it is refused."""
     new = folder.with_name(f".{folder.name}.new")
     shutil.rmtree(new, ignore_errors=True)
     try:
         (new / _FILES).mkdir(parents=True)
-        for name, content in ((_PART, given.part), (_SIGNATURE, given.signature), (_CERTIFICATE, given.certificate)):
+        for name, content in (
+            (_PART, sealed_part.part),
+            (_SIGNATURE, sealed_part.signature),
+            (_CERTIFICATE, sealed_part.certificate),
+        ):
             _put(new / name, content)
         part = _checked(new, site, authority)
-        for path, content in given.files.items():
+        for path, content in sealed_part.files.items():
             if path in part.files:
                 (new / _FILES / path).parent.mkdir(parents=True, exist_ok=True)
                 _put(new / _FILES / path, content)
@@ -139,8 +143,8 @@ def _checked(folder: Path, site: str, authority: Path) -> Part:
 def _check_files(folder: Path, part: Part) -> None:
     for path, expected in part.files.items():
         try:
-            found = checksum(file_of(folder, path).read_bytes())
+            actual = checksum(file_of(folder, path).read_bytes())
         except OSError as error:
             raise RunError(f"the part in {folder} is refused: its file '{path}': {error.strerror}") from None
-        if found != expected:
+        if actual != expected:
             raise RunError(f"the part in {folder} is refused: its file '{path}' is not what the coordinator signed")

@@ -50,12 +50,12 @@ def promise_of(cut: Cut, site: str, contract: Contract, profile: Profile, *, bes
             ends[crossing.inlet if crossing.target == site else crossing.outlet] = replace(_END, scale=scale)
             coming += scale if crossing.target == site else 0.0
     share = coming or 1.0
-    seen = {name: replace(step, scale=step.scale / share) for name, step in {**steps, **ends}.items()}
+    part_steps = {name: replace(step, scale=step.scale / share) for name, step in {**steps, **ends}.items()}
     own = replace(contract, rate_hz=contract.rate_hz * share, burst=contract.burst_records * share)
-    part = replace(demand, rate_hz=demand.rate_hz * share, steps=seen)
+    part = replace(demand, rate_hz=demand.rate_hz * share, steps=part_steps)
     cores = sum(cores_of_steps(own, part).values()) + engine_cores(own, part)
-    told = replace(profile, steps={}, demand=part)
-    return Promise(contract=own, profile=told, cores=cores, best_effort=best_effort)
+    part_profile = replace(profile, steps={}, demand=part)
+    return Promise(contract=own, profile=part_profile, cores=cores, best_effort=best_effort)
 
 
 def promises_of(cut: Cut, policed: PolicyState) -> dict[str, Promise]:

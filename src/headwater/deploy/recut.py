@@ -21,6 +21,7 @@ from headwater.deploy.ahead import PassingDisk
 from headwater.deploy.cut import Crossing, Cut
 from headwater.deploy.state_transfer import Waiting, note_waiting, waiting
 from headwater.engine.checkpoint.in_flight import enqueue
+from headwater.engine.checkpoint.instances import of_instances
 from headwater.engine.checkpoint.recovery import VERSION
 from headwater.engine.checkpoint.store import Checkpoint, Store
 from headwater.errors import PlacementError, listed, suggestion
@@ -53,8 +54,8 @@ def _why_it_stays(step: Step, at: str) -> str:
     source = f"a source, which stays at site '{at}'"
     match resume_of(step.kind.source):
         case "position":
-            told = "One whose address is reached from every site may say so, anywhere = True, and moves then"
-            return f"{source}: what it reads may be there alone. {told}"
+            advice = "One whose address is reached from every site may say so, anywhere = True, and moves then"
+            return f"{source}: what it reads may be there alone. {advice}"
         case "sender":
             why = "what came from its sender (a broker, say) and is not in a checkpoint yet is noted there"
         case _:
@@ -66,30 +67,31 @@ def recut(
     flow: Flow,
     before: Mapping[str, str],
     after: Mapping[str, str],
-    kept: Mapping[str, Path],
+    folders: Mapping[str, Path],
     into: Mapping[str, Path],
     go_on: Collection[str] = (),
 ) -> None:
     """Write the checkpoints from which the parts of a new cut go on.
 
-    `kept` are folders with what has travelled from the sites that ran a part, `into` new folders for those that will: to be
+    `folders` have what has travelled from the sites that ran a part, `into` new folders for those that will: to be
     made safe where they go, since here they are not. Where nothing was kept, nothing is written: such a part begins anew.
     Sites that `go_on` run the parts that they have meanwhile, see `going_on`: of them nothing has travelled.
     """
     check_move(flow, before, after)
     old, new = Cut(flow, before), Cut(flow, after)
-    found = {site: Store(kept[site], PassingDisk()).latest() for site in old.sites if site in kept}
+    latest = {site: Store(folders[site], PassingDisk()).latest() for site in old.sites if site in folders}
+    checkpoints = {site: None if each is None else of_instances(each, flow) for site, each in latest.items()}
     for crossing in old.crossings:
         if crossing.origin not in go_on and crossing.target not in go_on:
-            _deliver(old, crossing, _under_way(crossing, kept, found), found)
+            _deliver(old, crossing, _under_way(crossing, folders, checkpoints), checkpoints)
     logs = {
-        crossing.stream: _log(crossing, kept, found)
+        crossing.stream: _log(crossing, folders, checkpoints)
         for crossing in old.crossings
         if crossing.target in go_on and crossing.origin not in go_on
     }
     for site in new.sites:
         if site not in go_on:
-            _write(_Recut(old, new, found, logs, go_on), site, into[site])
+            _write(_Recut(old, new, checkpoints, logs, go_on), site, into[site])
 
 
 def going_on(flow: Flow, before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
@@ -115,32 +117,34 @@ def _readers(cut: Cut, crossing: Crossing) -> list[str]:
         step.name
         for step in cut.flow.steps.values()
         if cut.site_of[step.name] == crossing.target
-        and any((given.step, given.port) == (crossing.step, crossing.port) for given in step.inputs)
+        and any((each.step, each.port) == (crossing.step, crossing.port) for each in step.inputs)
     ]
 
 
 # -- what was on its way --------------------------------------------------------------------------------------------------
 
 
-def _log(crossing: Crossing, kept: Mapping[str, Path], found: Mapping[str, Checkpoint | None]) -> Waiting:
+def _log(crossing: Crossing, folders: Mapping[str, Path], checkpoints: Mapping[str, Checkpoint | None]) -> Waiting:
     """Return what is to be sent on, of a stream to a site that goes on, with what waited before the bridge."""
-    sender = found.get(crossing.origin)
+    sender = checkpoints.get(crossing.origin)
     if sender is None:
         return Waiting()
-    log = waiting(kept[crossing.origin], crossing.outlet)
+    log = waiting(folders[crossing.origin], crossing.outlet)
     more = [each for task in sender.content["tasks"].get(crossing.outlet, []) for each in _before(task)]
     messages = [(log.end + number, pack(message)) for number, message in enumerate(more)]
     return Waiting(log.first, log.end + len(more), [*log.messages, *messages])
 
 
-def _under_way(crossing: Crossing, kept: Mapping[str, Path], found: Mapping[str, Checkpoint | None]) -> list[Batch]:
+def _under_way(
+    crossing: Crossing, folders: Mapping[str, Path], checkpoints: Mapping[str, Checkpoint | None]
+) -> list[Batch]:
     """Return what was sent for good, and is not in the receiver's checkpoint: records, and words about event time."""
-    sender, receiver = found.get(crossing.origin), found.get(crossing.target)
+    sender, receiver = checkpoints.get(crossing.origin), checkpoints.get(crossing.target)
     if sender is None:
         return []
     positions = [] if receiver is None else receiver.content["positions"].get(crossing.inlet, [])
     start = positions[0]["next"] if positions and positions[0] else 0
-    messages = waiting(kept[crossing.origin], crossing.outlet).messages
+    messages = waiting(folders[crossing.origin], crossing.outlet).messages
     sent = [unpack_frame(frame) for number, frame in messages if number >= start]
     return sent + [each for task in sender.content["tasks"].get(crossing.outlet, []) for each in _before(task)]
 
@@ -150,20 +154,20 @@ def _before(outlet: Mapping[str, Any]) -> list[Batch]:
 
     Of several senders none says alone how far event time has come; that comes again with what they send next.
     """
-    found: list[Batch] = []
+    messages: list[Batch] = []
     for _, batch, watermark in outlet["queue"]:
         if batch is not None:
-            found.append(Batch(batch.columns, batch.length, batch.stamps))
+            messages.append(Batch(batch.columns, batch.length, batch.stamps))
         if NO_WATERMARK < watermark < END and len(outlet["ports"]) == 1:
-            found.append(Batch.of_watermark(watermark))
-    return found
+            messages.append(Batch.of_watermark(watermark))
+    return messages
 
 
-def _deliver(old: Cut, crossing: Crossing, messages: list[Batch], found: Mapping[str, Checkpoint | None]) -> None:
+def _deliver(old: Cut, crossing: Crossing, messages: list[Batch], checkpoints: Mapping[str, Checkpoint | None]) -> None:
     """Put messages into the queues of the steps that were to read them at the other site."""
     if not messages:
         return
-    receiver = found[crossing.target]
+    receiver = checkpoints[crossing.target]
     if receiver is None:
         raise PlacementError(
             f"the part at site '{crossing.target}' has made no checkpoint yet, and records are on their way to it; "
@@ -183,19 +187,19 @@ class _Recut(NamedTuple):
 
     old: Cut
     new: Cut
-    found: Mapping[str, Checkpoint | None]  #: of the old parts, but for those that go on
+    checkpoints: Mapping[str, Checkpoint | None]  #: of the old parts, but for those that go on
     logs: Mapping[str, Waiting]  #: of streams to sites that go on, which their new senders take over
     go_on: Collection[str]
 
 
-def _write(made: _Recut, site: str, into: Path) -> None:
-    old, new, found = made.old, made.new, made.found
-    here = found.get(site)
+def _write(move: _Recut, site: str, into: Path) -> None:
+    old, new, checkpoints = move.old, move.new, move.checkpoints
+    here = checkpoints.get(site)
     names = [name for name, at in new.site_of.items() if at == site and name != DEAD_LETTERS]
-    places = [(name, found.get(old.site_of[name])) for name in names]
+    places = [(name, checkpoints.get(old.site_of[name])) for name in names]
     places += [(name, here) for name in _own(old, here)]
-    sent = {each.outlet: each for each in new.crossings if each.origin == site and each.stream in made.logs}
-    places += [(outlet, found.get(old.site_of[each.step])) for outlet, each in sent.items()]
+    sent = {each.outlet: each for each in new.crossings if each.origin == site and each.stream in move.logs}
+    places += [(outlet, checkpoints.get(old.site_of[each.step])) for outlet, each in sent.items()]
     content: dict[str, Any] = {"steps": {}, "sources": {}, "positions": {}, "tasks": {}}
     states: list[bytes] = []
     for name, origin in places:
@@ -208,41 +212,43 @@ def _write(made: _Recut, site: str, into: Path) -> None:
         for saved in origin.content["tasks"].get(name, []):
             at = len(states)
             states += [saved["state"], *saved["changes"]]  # as they are: the run that goes on puts them together
-            told = {"state": at, "whole": True, "changes": list(range(at + 1, len(states)))}
-            told |= {"queue": []} if name in sent else {}  # what waited before a bridge is behind it by now
-            content["tasks"].setdefault(name, []).append(saved | told)
+            entry = {"state": at, "whole": True, "changes": list(range(at + 1, len(states)))}
+            entry |= {"queue": []} if name in sent else {}  # what waited before a bridge is behind it by now
+            content["tasks"].setdefault(name, []).append(saved | entry)
     for crossing in new.crossings:
-        if crossing.target == site and (position := _position(made, crossing)) is not None:
+        if crossing.target == site and (position := _position(move, crossing)) is not None:
             read = {"kind": "Read", "does": str(crossing), "inputs": [], "parallel": 1}
             content["steps"][crossing.inlet] = read | {"outputs": {"out": dict(crossing.schema.fields)}}
             content["positions"][crossing.inlet] = [position]
     if not content["steps"]:
         return
-    made_at = max(each.content["made"] for each in found.values() if each is not None)
+    made_at = max(each.content["made"] for each in checkpoints.values() if each is not None)
     head = {"version": VERSION, "flow": old.flow.name, "made": made_at}
+    if here is not None and "retired" in here.content:  # writers of its sinks in lanes that are no more
+        head["retired"] = here.content["retired"]
     Store(into, PassingDisk()).write(0 if here is None else here.number, head | content, states)
     for outlet, crossing in sent.items():
         if outlet in content["steps"]:
-            note_waiting(into, outlet, made.logs[crossing.stream])
+            note_waiting(into, outlet, move.logs[crossing.stream])
 
 
-def _position(made: _Recut, crossing: Crossing) -> dict[str, Any] | None:
+def _position(move: _Recut, crossing: Crossing) -> dict[str, Any] | None:
     """Return from where on a stream is read that goes on under the numbers that it had; None for one that begins anew."""
-    if crossing.origin in made.go_on:
-        before = made.found.get(made.old.site_of[_readers(made.new, crossing)[0]])
-        known = [] if before is None else before.content["positions"].get(crossing.inlet, [])
-        position: dict[str, Any] | None = known[0] if known else None
+    if crossing.origin in move.go_on:
+        before = move.checkpoints.get(move.old.site_of[_readers(move.new, crossing)[0]])
+        positions = [] if before is None else before.content["positions"].get(crossing.inlet, [])
+        position: dict[str, Any] | None = positions[0] if positions else None
         return position
-    if crossing.stream in made.logs:  # what was sent before is in queues
-        return {"life": _MOVED, "next": made.logs[crossing.stream].end, "ended": False}
+    if crossing.stream in move.logs:  # what was sent before is in queues
+        return {"life": _MOVED, "next": move.logs[crossing.stream].end, "ended": False}
     return None
 
 
 def _own(old: Cut, here: Checkpoint | None) -> list[str]:
     """Return steps that a run at a site has added to its part, such as what keeps dead letters; they stay there."""
-    known = {name for name in old.flow.steps if name != DEAD_LETTERS}
+    names = {name for name in old.flow.steps if name != DEAD_LETTERS}
     bridges = {end for crossing in old.crossings for end in (crossing.inlet, crossing.outlet)}
-    return [] if here is None else [name for name in here.content["steps"] if name not in known | bridges]
+    return [] if here is None else [name for name in here.content["steps"] if name not in names | bridges]
 
 
 def movable(flow: Flow, before: Mapping[str, str], site: str) -> list[str]:

@@ -46,8 +46,8 @@ def revoked_file(folder: Path) -> Path:
 def changed_ns(path: Path) -> int:
     """Return a number that changes with a file; files are replaced as a whole, so that each has one of its own."""
     try:
-        found = path.stat()
-        return found.st_ino ^ found.st_mtime_ns
+        status = path.stat()
+        return status.st_ino ^ status.st_mtime_ns
     except OSError:
         return 0
 

@@ -45,17 +45,17 @@ def packed(checkpoint: Path, known: Collection[str] = ()) -> dict[str, bytes]:
     left out, and not even read: records wait. RunError for more than can travel: the flow then goes on as it was.
     """
     store = Store(checkpoint, PassingDisk())
-    found = store.latest(marks(known))
-    if found is None:
+    latest = store.latest(marks(known))
+    if latest is None:
         return {}
-    paths = store.files(found.number)
-    short = with_marks(found)
+    paths = store.files(latest.number)
+    short = with_marks(latest)
     check_size(sum(path.stat().st_size for path in paths) if short is None else len(short))
     files = {path.name: path.read_bytes() for path in paths} if short is None else {paths[0].name: short}
     for folder in checkpoint.glob(f"sinks/*/{_BRIDGE}"):
         outlet = unquote(folder.parent.name)
-        if outlet in found.content["steps"]:  # else nothing counts of what was written since that checkpoint
-            files[f"{_WAITING}/{_file(outlet)}"] = _waiting(folder, found.number)
+        if outlet in latest.content["steps"]:  # else nothing counts of what was written since that checkpoint
+            files[f"{_WAITING}/{_file(outlet)}"] = _waiting(folder, latest.number)
     check_size(sum(map(len, files.values())))
     return files
 
@@ -73,8 +73,8 @@ def _waiting(log: Path, number: int) -> bytes:
     """Return what a log keeps up to a checkpoint."""
     buffer = LogBuffer(log, after=number, disk=PassingDisk())
     try:
-        kept, _ = buffer.read(buffer.released, buffer.part_end, 2**62)
-        messages = [(each.number, bytes(each.frame)) for each in kept]
+        frames, _ = buffer.read(buffer.released, buffer.part_end, 2**62)
+        messages = [(each.number, bytes(each.frame)) for each in frames]
         return msgspec.msgpack.encode(Waiting(buffer.released, buffer.part_end, messages))
     finally:
         buffer.close()
@@ -90,27 +90,27 @@ def waiting(folder: Path, outlet: str) -> Waiting:
         raise RunError(f"what waited at the bridge of '{outlet}' came in a form that is not known: {error}") from None
 
 
-def note_waiting(folder: Path, outlet: str, kept: Waiting) -> None:
+def note_waiting(folder: Path, outlet: str, backlog: Waiting) -> None:
     """Have a part that goes on from a checkpoint in a folder go on with what waited where a stream leaves."""
     (folder / _WAITING).mkdir(parents=True, exist_ok=True)
-    (folder / _WAITING / _file(outlet)).write_bytes(msgspec.msgpack.encode(kept))
+    (folder / _WAITING / _file(outlet)).write_bytes(msgspec.msgpack.encode(backlog))
 
 
 def made_in(folder: Path) -> dict[str, bytes]:
     """Return the checkpoint that was just made in a folder, with what waits, by names there; nothing where none was."""
-    found = [*folder.glob("*.checkpoint"), *folder.glob(f"{_WAITING}/*")]
-    return {str(path.relative_to(folder)): path.read_bytes() for path in found}
+    paths = [*folder.glob("*.checkpoint"), *folder.glob(f"{_WAITING}/*")]
+    return {str(path.relative_to(folder)): path.read_bytes() for path in paths}
 
 
 def lay_bridges(checkpoint: Path) -> None:
     """Make the logs of bridges, of a part that was unpacked to go on, from what waits; see `make_safe`."""
     number = max((int(path.stem) for path in checkpoint.glob("*.checkpoint")), default=-1)
     for path in (checkpoint / _WAITING).glob("*"):
-        kept = waiting(checkpoint, unquote(path.name))
+        backlog = waiting(checkpoint, unquote(path.name))
         log = checkpoint / "sinks" / path.name / _BRIDGE
         log.mkdir(parents=True)
-        messages = [NumberedFrame(*each) for each in kept.messages]
-        LogBuffer.laid(log, kept.first, kept.end, messages, number, PassingDisk())
+        messages = [NumberedFrame(*each) for each in backlog.messages]
+        LogBuffer.laid(log, backlog.first, backlog.end, messages, number, PassingDisk())
     shutil.rmtree(checkpoint / _WAITING, ignore_errors=True)
 
 

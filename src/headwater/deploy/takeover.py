@@ -75,6 +75,10 @@ def take_over(
         raise RunError(f"buckets are Spark's parts of keys, a whole number above 0; got {buckets} for {chosen}")
     if after == before or (after.exists() and (not after.is_dir() or any(after.iterdir()))):
         raise RunError(f"{after} is there already; give a new folder for the checkpoint that {chosen} is to go on from")
+    if after.resolve().is_relative_to(before.resolve()):
+        raise RunError(
+            f"{after} is in the checkpoint that it is made of, and would go with that; give a folder elsewhere"
+        )
     lock = Lock(before, "checkpoint")
     try:
         _refuse_moved_elsewhere(before, after)
@@ -83,12 +87,12 @@ def take_over(
         if was is not None:
             moment = fitted(moment, was, flow, renamed=renamed, allow_dropped=allow_dropped_state)
             new_sinks += [step.name for step in flow.steps.values() if step.is_sink and step.name not in was.steps]
-        with _new(after) as made:
-            _write(moment, flow, made, chosen, before, buckets or whole_cores(), new_sinks)
-            for path in [made, *made.rglob("*")]:
+        with _new(after) as new_folder:
+            _write(moment, flow, new_folder, chosen, before, buckets or whole_cores(), new_sinks)
+            for path in [new_folder, *new_folder.rglob("*")]:
                 sync(path)
             note_move(before, after, chosen)  # first: two checkpoints to go on from are worse than none
-            made.replace(after)
+            new_folder.replace(after)
     except OSError as error:
         raise explained(error, error.filename or after, "move a checkpoint to") from error
     finally:
@@ -134,8 +138,8 @@ _RUNNERS = {"engine": "the engine", "spark": "Spark"}
 
 def _refuse_moved_elsewhere(before: Path, after: Path) -> None:
     """Refuse a checkpoint that was moved, unless that was cut off before the new one was there."""
-    said = read_move(before)
-    if said is not None and not (Path(said["to"]) == after and not after.exists()):
+    move = read_move(before)
+    if move is not None and not (Path(move["to"]) == after and not after.exists()):
         refuse_moved(before)
 
 

@@ -41,9 +41,9 @@ def make_token(folder: Path, site: str) -> str:
 
 def revoke(folder: Path, site: str) -> None:
     """Have all tokens refused that were made for a site so far; RunError for one that none was made for."""
-    given = {path.stem for path in folder.glob("*.crt")} - {COORDINATOR, "authority"}
-    if site not in given:
-        raise RunError(f"no token was made for a site '{site}' in {folder.parent}{suggestion(site, sorted(given))}")
+    sites = {path.stem for path in folder.glob("*.crt")} - {COORDINATOR, "authority"}
+    if site not in sites:
+        raise RunError(f"no token was made for a site '{site}' in {folder.parent}{suggestion(site, sorted(sites))}")
     with alone(folder):
         note_revoked(folder, site)
 

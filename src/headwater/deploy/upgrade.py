@@ -34,12 +34,12 @@ def fitted(
             continue
         before = moment.steps.get(names.get(step.name, step.name))
         if before is None:
-            told = (
-                flow.steps[given.step].time_behind(steps[given.step].watermark)
-                for given in step.inputs
-                if given.step in steps
+            watermarks = (
+                flow.steps[each.step].time_behind(steps[each.step].watermark)
+                for each in step.inputs
+                if each.step in steps
             )
-            steps[step.name] = StepMoment(build(step), min(told, default=NO_WATERMARK))
+            steps[step.name] = StepMoment(build(step), min(watermarks, default=NO_WATERMARK))
         else:
             then = was.steps[names.get(step.name, step.name)]
             steps[step.name] = replace(before, operator=_gone_on(then, step, before))
@@ -91,7 +91,7 @@ def _gone_on(then: Step, now: Step, moment: StepMoment) -> Any:
 def _described(step: Step) -> dict[str, str]:
     return {
         "kind": type(step.kind).__name__,
-        "keys": "; ".join(", ".join(given.keys) or "none" for given in step.inputs),
+        "keys": "; ".join(", ".join(each.keys) or "none" for each in step.inputs),
         "columns": "; ".join(f"({schema})" for schema in step.outputs.values()),
     }
 

@@ -42,6 +42,8 @@ class Flow:
             raise FlowError(f"a flow needs a name; got {name!r}")
         self.name = name
         self.promised: Contract | None = None  #: the rate and latency that it asks for, see `contract`
+        #: whether it is what one site runs of a flow: its steps may go on elsewhere, in another number of lanes
+        self.is_part = False
         self._steps: dict[str, Step] = {}
 
     @classmethod
@@ -196,7 +198,7 @@ class Flow:
         """Return the same flow with some steps doing something else, such as reading another source."""
         steps = (replace(step, kind=kinds.get(step.name, step.kind)) for step in self._steps.values())
         flow = Flow.of_steps(self.name, steps)
-        flow.promised = self.promised
+        flow.promised, flow.is_part = self.promised, self.is_part
         return flow
 
     def to_json(self) -> dict[str, Any]:

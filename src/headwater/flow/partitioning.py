@@ -40,9 +40,8 @@ class Partitioning:
 
 def partitioning_of(step: Step) -> Partitioning:
     """Return what a step asks for, as it declares."""
-    if step.is_source or step.is_sink:
-        return Partitioning("source" if step.is_source else "sink")
-    return Partitioning(_ROLES[step.state], step.kind.timed)
+    role: Role = "source" if step.is_source else "sink" if step.is_sink else _ROLES[step.state]
+    return Partitioning(role, step.kind.timed)
 
 
 def names_in_output(step: Step, port: str, names: tuple[str, ...]) -> tuple[str, ...] | None:

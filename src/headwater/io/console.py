@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from dataclasses import dataclass
 from typing import ClassVar
@@ -14,6 +15,8 @@ from headwater.io.fields import texts_of_column
 from headwater.io.files import explained
 from headwater.io.records import json_lines
 from headwater.io.sifting import sift
+
+_OBEYED = re.compile("[\x00-\x1f\x7f-\x9f]")  #: what a terminal does something about
 
 
 @dataclass(frozen=True)
@@ -97,4 +100,5 @@ class ConsoleWriter:
 
 def _plain(value: object) -> str:
     text = f"{value:.6g}" if isinstance(value, float) else str(value)
-    return text.replace("\n", "⏎")  # a row stays a row
+    text = text.replace("\n", "⏎")  # a row stays a row
+    return _OBEYED.sub(lambda match: match[0].encode("unicode_escape").decode(), text)

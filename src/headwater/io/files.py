@@ -8,7 +8,7 @@ import os
 import stat
 from pathlib import Path
 
-from headwater.errors import GoneError, InputError, NoRoomError, PathError
+from headwater.errors import UNREAD, GoneError, InputError, NoRoomError, PathError
 
 _FIXES = {
     errno.ENOENT: "there is no such file; is the path right, seen from {cwd}?",
@@ -38,7 +38,7 @@ def explained(error: OSError, path: str | Path, doing: str) -> InputError:
     if error.errno == errno.ENOENT and doing == "write":
         fix = "its directory does not exist; make it first"
     if error.errno == errno.EPIPE and str(path) == "-":  # another may come to a pipe that has a name
-        return GoneError("nobody reads standard output any more")
+        return GoneError(UNREAD)
     if error.errno == errno.EBADF and str(path) == "-" and doing == "write":
         return GoneError("standard output is closed; write the records to a file, with --output")
     kind = NoRoomError if error.errno in _FULL else PathError if error.errno in _WRONG else InputError

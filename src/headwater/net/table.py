@@ -10,8 +10,9 @@ name = "barn"
 trust = "farm"               # optional
 up_s = 0.02                  # its half of the way; x and y under "coordinates"
 kind = "spark"               # optional: what is deployed there runs on Spark, with a master such as "local[2]"
-price = 0.1                  # optional, as are carbon, cores and uplink: what its site says of itself, under `headwater up`;
-                             # a figure that changes is a file of hours, "prices.csv", or "command: …" that prints it
+price = 0.1                  # optional, as are carbon, cores, uplink and lanes: what its site says of itself, under
+                             # `headwater up`; a figure that changes is a file of hours, "prices.csv", or
+                             # "command: …" that prints it
 devices = [{class = "gateway", lan_s = 0.001, count = 3}]      # name = "…", sensors = ["…"] where count is 1
 """
 
@@ -38,7 +39,7 @@ WAN_KEYS = {
     "coordinates": {"kind", "base_s", "s_per_unit"},
 }
 FIGURES = ("price", "carbon", "cores")
-"""What a site says of itself: numbers of 0 or more, or where it finds them; `uplink` is text."""
+"""What a site says of itself: numbers of 0 or more, or where it finds them; `uplink` is text, `lanes` a number or "auto"."""
 
 _WHERE = re.compile(r"command:.+|.+\.csv")
 """Where a site finds a figure that changes: what a command prints, or a file of hours and values beside that of the net."""
@@ -58,7 +59,7 @@ def net_from_table(table: Mapping[str, Any], stem: str) -> Net:
             raise NetError(f"every zone needs a name; got {zone!r:.80}")
         if not zone["name"]:
             raise NetError("a zone's name is never empty; give each [[zones]] table a name")
-        keys = {"name", "trust", "devices", "up_s", "x", "y", "kind", "master", "uplink", *FIGURES}
+        keys = {"name", "trust", "devices", "up_s", "x", "y", "kind", "master", "uplink", "lanes", *FIGURES}
         _check_keys(f"zone '{zone['name']}'", zone, keys)
         devices = _devices(zone, classes)
         names.append(zone["name"])
@@ -147,6 +148,11 @@ def _site_options(zone: Mapping[str, Any]) -> list[tuple[str, str, float | str]]
         if not isinstance(zone["uplink"], str):
             raise NetError(f"{where}: uplink is text such as 'rate=500 kB/s'; got {zone['uplink']!r:.80}")
         lines.append((zone["name"], "uplink", zone["uplink"]))
+    if "lanes" in zone:
+        lanes = zone["lanes"]
+        if lanes != "auto" and (isinstance(lanes, bool) or not isinstance(lanes, int) or lanes < 1):
+            raise NetError(f"{where}: lanes is 'auto' or a whole number of at least 1; got {lanes!r:.80}")
+        lines.append((zone["name"], "lanes", lanes))
     return lines
 
 

@@ -27,6 +27,9 @@ PLENTY = 1.5
 A trial is of this flow, here and now; a profile may be of another latency, another day or a busier machine.
 """
 
+ANEW = 1.2
+"""How much dearer a flow may look when it is measured once more, as it is when what was offered is asked for."""
+
 _MORE = {
     "unprotected": "; 'headwater doctor' says what would protect it, --best-effort runs it without protection",
     "closed": f"; {OPENS}",
@@ -49,51 +52,56 @@ def admit(
     """
     once = read_once(flow)
     demand = demand_of(flow, contract, profile)
+    dearer = dearer_anew(profile)
     most = most_lanes(flow)
-    lanes, wanted = lanes_for(demand, contract, most)
+    lanes, estimated = lanes_for(demand, contract, most)
     while True:
-        asked = Reservation("", contract, demand, wanted, None, wanted, "", "", lanes)
-        granted = _granted(client.say(asked.ask(flow.name, best_effort=best_effort)), flow, asked, most)
+        reservation = Reservation("", contract, demand, estimated, None, estimated, "", "", lanes)
+        request = reservation.ask(flow.name, best_effort=best_effort)
+        granted = _granted(client.say(request), flow, reservation, most, dearer)
         if once or not trial_s:
-            return _held(asked, granted)
+            return _with_grant(reservation, granted)
         try:
-            measured = trial(flow, _held(asked, granted), trial_s)
-            asked = replace(asked, measured=measured)
-            needed = min(max(wanted, SPARE * measured), PLENTY * measured)
-            more, for_more = lanes_for(costing(demand, needed / wanted), contract, most)
+            measured = trial(flow, _with_grant(reservation, granted), trial_s)
+            reservation = replace(reservation, measured=measured)
+            needed = min(max(estimated, SPARE * measured), PLENTY * measured)
+            more, for_more = lanes_for(costing(demand, needed / estimated), contract, most)
             if more <= lanes or needed <= LANE * lanes:
-                return _held(asked, _granted(client.say(Settle(granted.id, needed, measured)), flow, asked, most))
+                settled = client.say(Settle(granted.id, needed, measured))
+                return _with_grant(reservation, _granted(settled, flow, reservation, most, dearer))
         except BaseException:
             client.say(End(granted.id))
             raise
         client.say(End(granted.id))  # dearer than measured: too much for these lanes, and not for more of them
-        lanes, wanted = more, for_more
+        lanes, estimated = more, for_more
 
 
-def granted_or_refused(client: Client, flow: Flow, asked: Reservation, *, best_effort: bool) -> Reservation:
+def granted_or_refused(
+    client: Client, flow: Flow, reservation: Reservation, *, best_effort: bool, dearer: float = 1.0
+) -> Reservation:
     """Have cores held as they are asked for, or raise RateError with the numbers and what would fit."""
-    granted = _granted(client.say(asked.ask(flow.name, best_effort=best_effort)), flow, asked, asked.lanes)
-    return _held(asked, granted)
+    request = reservation.ask(flow.name, best_effort=best_effort)
+    return _with_grant(reservation, _granted(client.say(request), flow, reservation, reservation.lanes, dearer))
 
 
-def _held(asked: Reservation, granted: Granted) -> Reservation:
-    return replace(asked, id=granted.id, cores=granted.cores, grade=granted.grade, how=granted.how)
+def _with_grant(reservation: Reservation, granted: Granted) -> Reservation:
+    return replace(reservation, id=granted.id, cores=granted.cores, grade=granted.grade, how=granted.how)
 
 
 def resumed(client: Client) -> Reservation | None:
     """Take over what is held for a lane that died and whose keeper has started this process in its place; None elsewhere."""
-    if fork_context.kept is None or not fork_context.kept.deaths:
+    if fork_context.keeper is None or not fork_context.keeper.deaths:
         return None
-    reply = client.say(Resume(fork_context.kept.pid))
+    reply = client.say(Resume(fork_context.keeper.pid))
     if not isinstance(reply, Resumed):  # a supervisor that has lost its book
         return None
-    found, granted = reply.found, reply.granted
+    findings, granted = reply.found, reply.granted
     return Reservation(
         granted.id,
         reply.contract,
-        found.demand,
-        found.estimated,
-        found.measured,
+        findings.demand,
+        findings.estimated,
+        findings.measured,
         granted.cores,
         granted.grade,
         granted.how,
@@ -118,6 +126,11 @@ def demand_of(flow: Flow, contract: Contract, profile: Profile | None = None) ->
     return measured
 
 
+def dearer_anew(profile: Profile | None) -> float:
+    """Return how much dearer a flow may look the next time: no more than now where its profile says what it needs."""
+    return ANEW if profile is None or profile.demand is None else 1.0
+
+
 def most_lanes(flow: Flow) -> int:
     """Return in how many lanes a flow can run here: in one, where nothing of it can be split or none can be forked."""
     if other_threads():
@@ -134,17 +147,24 @@ def read_once(flow: Flow) -> str:
     return next((n for n, k in sources if isinstance(k, Read) and resume_of(k.source) in ("sender", "never")), "")
 
 
-def _granted(reply: Reply, flow: Flow, asked: Reservation, most: int) -> Granted:
+def _granted(reply: Reply, flow: Flow, reservation: Reservation, most: int, dearer: float) -> Granted:
     if isinstance(reply, Granted):
         return reply
     if not isinstance(reply, Refused):
         raise RateError(f"the supervisor says {reply} where cores were asked for")
     refusal = Refusal(
-        reply.wanted, reply.left, tuple((name, held) for name, held in reply.holders), reply.why, reply.said
+        reply.wanted, reply.left, tuple((name, cores) for name, cores in reply.holders), reply.why, reply.said
     )
-    seen = "" if asked.measured is None else f" (its trial used {asked.measured:.2f})"
-    demand = asked.demand if asked.measured is None else costing(asked.demand, reply.wanted / asked.estimated)
-    fits = "" if reply.why in ("closed", "unwritten") else f"; {nearest(demand, asked.contract, refusal.left, most)}"
+    trial_use = "" if reservation.measured is None else f" (its trial used {reservation.measured:.2f})"
+    demand = (
+        reservation.demand
+        if reservation.measured is None
+        else costing(reservation.demand, reply.wanted / reservation.estimated)
+    )
+    demand = costing(demand, dearer)
+    fits = (
+        "" if reply.why in ("closed", "unwritten") else f"; {nearest(demand, reservation.contract, refusal.left, most)}"
+    )
     raise RateError(
-        f"flow {flow.name!r} cannot be promised {asked.contract}: {refusal}{seen}{fits}{_MORE.get(reply.why, '')}"
+        f"flow {flow.name!r} cannot be promised {reservation.contract}: {refusal}{trial_use}{fits}{_MORE.get(reply.why, '')}"
     )

@@ -40,10 +40,10 @@ class AdvanceReservation:
         except RateError as error:
             log.info("%s; it is asked again when the flow starts", error)
 
-    def taken(self, contract: Contract) -> Reservation | None:
+    def take(self, contract: Contract) -> Reservation | None:
         """Return what is held, once, for whoever starts the flow; None where nothing is, or for another contract."""
-        found, self._admitted = self._admitted, None
-        if found is not None and found.contract != contract:
-            self.client.say(End(found.id))
+        reservation, self._admitted = self._admitted, None
+        if reservation is not None and reservation.contract != contract:
+            self.client.say(End(reservation.id))
             return None
-        return found
+        return reservation

@@ -22,7 +22,7 @@ from headwater.flow.flow import Flow
 from headwater.flow.profile import Profile
 from headwater.metrics import Report, Sample
 from headwater.processes import family
-from headwater.rate.admission import demand_of, granted_or_refused
+from headwater.rate.admission import dearer_anew, demand_of, granted_or_refused
 from headwater.rate.client import Client
 from headwater.rate.estimate import cores, tick_of
 from headwater.rate.messages import End
@@ -58,9 +58,10 @@ class Application:
         estimated = cores(demand, contract.rate_hz, tick_of(contract))
         #: whole cores, of which it gets as many threads: by what the steps take on the engine, for want of a trial
         self.cores = max(1, math.ceil(estimated))
-        held = 0.0 if elsewhere else float(self.cores)
-        asked = Reservation("", contract, demand, estimated, None, held, "", "", lanes=0)
-        self.admitted = granted_or_refused(line, flow, asked, best_effort=best_effort)
+        reserved_cores = 0.0 if elsewhere else float(self.cores)
+        reservation = Reservation("", contract, demand, estimated, None, reserved_cores, "", "", lanes=0)
+        dearer = dearer_anew(profile)
+        self.admitted = granted_or_refused(line, flow, reservation, best_effort=best_effort, dearer=dearer)
         self._line = line
         self._guard = Watch(self.admitted, line, _AT_ONCE * self.batch_s)
         self._begun = False

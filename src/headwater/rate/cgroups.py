@@ -80,8 +80,8 @@ class Groups:
 
     def names(self) -> list[str]:
         """Return the names of all groups that were made here."""
-        found = (each.name.removeprefix(_PREFIX) for each in self.base.glob(f"{_PREFIX}*") if each.is_dir())
-        return [name for name in found if name != _REST]
+        names = (each.name.removeprefix(_PREFIX) for each in self.base.glob(f"{_PREFIX}*") if each.is_dir())
+        return [name for name in names if name != _REST]
 
     def group(self, name: str) -> Path:
         """Return the folder of a group."""
@@ -120,8 +120,8 @@ def _version_1(proc: Path) -> Groups | None:
     for mount in mounts(proc, "cgroup"):
         if "cpu" in mount.options:
             own = mount.point / own_group(proc, 1)
-            found = (Groups(each, 1, not mount.is_whole or each != mount.point) for each in (mount.point, own))
-            return next((groups for groups in found if _usable(groups)), None)
+            candidates = (Groups(each, 1, not mount.is_whole or each != mount.point) for each in (mount.point, own))
+            return next((groups for groups in candidates if _usable(groups)), None)
     return None
 
 

@@ -70,11 +70,11 @@ class Chain:
 
     def _activate(self, task: Task, delivery: Delivery) -> list[Delivery]:
         wall_s, cpu_s = time.perf_counter(), time.thread_time()
-        made, _ = task.run([delivery.entry(time.perf_counter_ns(), 0)])
+        deliveries, _ = task.run([delivery.entry(time.perf_counter_ns(), 0)])
         cpu_s, wall_s = time.thread_time() - cpu_s, time.perf_counter() - wall_s
         records = 0 if delivery.batch is None else delivery.batch.length
         self.activations[task.name].append(TimedActivation(records, cpu_s, wall_s))
-        return made
+        return deliveries
 
     def close(self) -> None:
         """Close all operators."""
@@ -92,8 +92,8 @@ class Feed:
     def __init__(self, flow: Flow, source: str, samples: Samples) -> None:
         kind = flow.steps[source].kind
         assert isinstance(kind, Read)
-        found, self._cost_s = samples[source]
-        self._samples = concat_batches(found)
+        batches, self._cost_s = samples[source]
+        self._samples = concat_batches(batches)
         self._source = at_rate(kind.source, _FULL_SPEED_HZ)  # what makes its records can make more
         self._reader: Reader | None = None
         self._at = 0

@@ -49,11 +49,11 @@ class Client:
         """
         with self._lock:
             try:
-                return self._said(message)
+                return self._exchange(message)
             except (OSError, EOFError):
                 self._hang_up()
             try:
-                return self._said(message)
+                return self._exchange(message)
             except (OSError, EOFError, msgspec.DecodeError) as error:
                 self._hang_up()
                 raise RateError(f"the supervisor in {self.home} does not answer: {error or 'it hung up'}") from None
@@ -63,7 +63,7 @@ class Client:
         with self._lock:
             self._hang_up()
 
-    def _said(self, message: Request) -> Reply:
+    def _exchange(self, message: Request) -> Reply:
         if self._socket is None:
             line_to = connected(self.home)
             if line_to is None and self._only_looks:
@@ -105,19 +105,19 @@ class Client:
 
 def connected(home: Path) -> socket.socket | None:
     """Return a line to the supervisor of a folder; None if there is none."""
-    made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    made.settimeout(_ANSWER_S)
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    connection.settimeout(_ANSWER_S)
     try:
-        made.connect(str(home / SOCKET))
+        connection.connect(str(home / SOCKET))
     except BlockingIOError:
-        made.close()
+        connection.close()
         raise RateError(
             f"the supervisor in {home} has taken up none of the last hundred calls: it is stopped, or hangs"
         ) from None
     except OSError:
-        made.close()
+        connection.close()
         return None
-    return made
+    return connection
 
 
 def _started(home: Path) -> socket.socket:
@@ -136,10 +136,10 @@ def board(home: Path | None = None) -> Board | None:
     """Return what is promised here; None where nothing is, since no supervisor runs."""
     client = Client(home, only_looks=True)
     try:
-        found = client.say(Status())
+        answer = client.say(Status())
     except NobodyError:  # there is none, or it went home as we called
         return None
     finally:
         client.close()
-    assert isinstance(found, Board)
-    return found
+    assert isinstance(answer, Board)
+    return answer

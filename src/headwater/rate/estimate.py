@@ -67,10 +67,10 @@ def cores(demand: Demand, rate_hz: float, tick_s: float, lanes: int = 1) -> floa
 def lanes_for(demand: Demand, contract: Contract, most: int = 1) -> tuple[int, float]:
     """Return the fewest lanes, of so many at most, of which none has more to do than one may, and their cores."""
     for lanes in range(1, most + 1):
-        wanted = cores(demand, contract.rate_hz, tick_of(contract), lanes)
-        if wanted <= LANE * lanes:
+        needed = cores(demand, contract.rate_hz, tick_of(contract), lanes)
+        if needed <= LANE * lanes:
             break
-    return lanes, wanted
+    return lanes, needed
 
 
 def busy(step: StepDemand, rate_hz: float, tick_s: float) -> float:

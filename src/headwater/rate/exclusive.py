@@ -13,9 +13,9 @@ from headwater.errors import RateError
 @contextmanager
 def exclusive(path: Path, otherwise: str) -> Iterator[None]:
     """Hold the lock of a file; where another process has it, raise a RateError that says so."""
-    with path.open("w") as held:
+    with path.open("w") as file:
         try:
-            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise RateError(otherwise) from None
         yield

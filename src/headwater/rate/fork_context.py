@@ -40,7 +40,7 @@ class Order(msgspec.Struct):
     kept: KeptBy
 
 
-kept: KeptBy | None = None
+keeper: KeptBy | None = None
 """Of this process; None where it is no lane that somebody keeps."""
 
 _to_keeper = -1
@@ -52,8 +52,8 @@ def become(by: KeptBy, from_keeper: int, to_keeper: int) -> None:
     The keeper never writes to its pipe, so that the system sends SIGTERM when it ends. That needs no thread, beside which a
     lane could not fork others.
     """
-    global kept, _to_keeper
-    kept, _to_keeper = by, to_keeper
+    global keeper, _to_keeper
+    keeper, _to_keeper = by, to_keeper
     for each in (from_keeper, to_keeper):
         os.set_inheritable(each, False)
     fcntl.fcntl(from_keeper, fcntl.F_SETOWN, os.getpid())

@@ -64,7 +64,7 @@ class ForkedProcess:
         """Raises OSError, or EOFError, where the parent does not do it."""
         self._connection = connection
         connection.settimeout(_ANSWER_S)
-        from_us, self._held = os.pipe()  # open as long as we live: the process ends with us
+        from_us, self._lifeline = os.pipe()  # open as long as we live: the process ends with us
         last_word, to_us = os.pipe()
         self._last_word = os.fdopen(last_word, "rb")
         try:
@@ -88,7 +88,7 @@ class ForkedProcess:
             time.sleep(_LOOK_S)
         for each in (self._parent, self._connection, self._last_word):
             each.close()
-        os.close(self._held)
+        os.close(self._lifeline)
         return Ended(int(status) if status else None, by_itself=bool(last_word))
 
     def _how_it_died(self) -> bytes:
@@ -102,7 +102,7 @@ class ForkedProcess:
 def forked(
     program: str,
     arguments: Sequence[str],
-    kept: KeptBy,
+    keeper: KeptBy,
     home: Path | None = None,
     fds: tuple[int, int, int] = (0, 1, 2),
     environment: Mapping[str, str] | None = None,
@@ -126,7 +126,7 @@ def forked(
         sorted(os.sched_getaffinity(0)),
         os.nice(0),
         limits,
-        kept,
+        keeper,
     )
     text = msgspec.json.encode(order)
     for last in (False, True):  # one that is about to go home may take a connection and leave
@@ -139,13 +139,13 @@ def forked(
 
 
 def _connected(at: Path) -> socket.socket | None:
-    made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        made.connect(str(at))
+        connection.connect(str(at))
     except OSError:
-        made.close()
+        connection.close()
         return None
-    return made
+    return connection
 
 
 def _started(at: Path) -> socket.socket:
@@ -165,5 +165,5 @@ def _sign() -> str:
     path = [each for each in sys.path if each and each != str(Path.cwd())]
     early = sorted((name, value) for name, value in os.environ.items() if name.startswith(_EARLY))
     group = Path("/proc/self/cgroup").read_text()
-    known = (sys.executable, path, str(package), changed, early, group, os.getuid())
-    return hashlib.sha256(repr(known).encode()).hexdigest()[:8]
+    traits = (sys.executable, path, str(package), changed, early, group, os.getuid())
+    return hashlib.sha256(repr(traits).encode()).hexdigest()[:8]

@@ -121,13 +121,13 @@ def run_idle(pids: Iterable[int], *, idle: bool = True) -> bool:
 
     Say whether all that was to be changed could be: back from idle only some may go (root, or who may set `nice` so low).
     """
-    was, wanted = (os.SCHED_OTHER, os.SCHED_IDLE) if idle else (os.SCHED_IDLE, os.SCHED_OTHER)
+    was, target = (os.SCHED_OTHER, os.SCHED_IDLE) if idle else (os.SCHED_IDLE, os.SCHED_OTHER)
     could = True
     for pid in pids:
         for thread in _threads(pid):
             try:
                 if os.sched_getscheduler(thread) == was:
-                    os.sched_setscheduler(thread, wanted, os.sched_param(0))
+                    os.sched_setscheduler(thread, target, os.sched_param(0))
             except ProcessLookupError:
                 continue
             except PermissionError:

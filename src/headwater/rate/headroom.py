@@ -65,19 +65,19 @@ class Room:
 
         `demand` is what a profile has that was made with `--contract`, on a machine like this one.
         """
-        count, wanted = lanes_for(demand, contract, lanes)
-        fits = wanted <= min(self.left, LANE * count)
-        return Answer(fits, wanted, count, self.left, self.holders, nearest(demand, contract, self.left, lanes))
+        count, needed = lanes_for(demand, contract, lanes)
+        fits = needed <= min(self.left, LANE * count)
+        return Answer(fits, needed, count, self.left, self.holders, nearest(demand, contract, self.left, lanes))
 
 
 def room(home: Path | None = None) -> Room:
     """Return what may be promised here; all of it, where no supervisor runs."""
-    found = board(home)
-    if found is None:
+    current = board(home)
+    if current is None:
         grade = grade_here()
         ledger = Ledger(grade.cores)
         return Room(ledger.cores, ledger.capacity, ledger.left, grade.name)
     holders = tuple(
-        Holder(each.flow, each.contract, each.cores, each.used, each.kept, each.broken) for each in found.lanes
+        Holder(each.flow, each.contract, each.cores, each.used, each.kept, each.broken) for each in current.lanes
     )
-    return Room(found.cores, found.capacity, found.left, found.grade, holders)
+    return Room(current.cores, current.capacity, current.left, current.grade, holders)

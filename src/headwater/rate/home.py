@@ -24,9 +24,9 @@ def folder() -> Path:
 
 def own_folder() -> Path:
     """Return the runtime folder of this user: `HEADWATER_RUNTIME`, or the machine's for root."""
-    given = os.environ.get("HEADWATER_RUNTIME")
-    if given:
-        return Path(given)
+    runtime = os.environ.get("HEADWATER_RUNTIME")
+    if runtime:
+        return Path(runtime)
     if os.geteuid() == 0:
         return MACHINE
     return Path(os.environ.get("XDG_RUNTIME_DIR") or f"/tmp/headwater-{os.getuid()}") / "headwater"

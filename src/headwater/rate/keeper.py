@@ -25,21 +25,21 @@ log = logging.getLogger(__name__)
 _PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-def keep(program: str, arguments: Sequence[str], *, holds: bool = False) -> int:
+def keep(program: str, arguments: Sequence[str], *, holds: bool = False, told: Sequence[int] = ()) -> int:
     """Run a program in a lane until it ends, and return its exit status, as a shell would have it.
 
     What we are told meanwhile the lane is told, and before it can be, as soon as it can; it waits there until the program
-    sees to it, if that `holds` signals.
+    sees to it, if that `holds` signals. So it is with what we were `told` before.
 
     RateError says why no lane can be had.
     """
     restarts = Restarts()
     lane: ForkedProcess | None = None
-    told: list[int] = []
-    to_tell: list[int] = []
+    signals = list(told)
+    to_tell = list(told)
 
     def hear(number: int, frame: FrameType | None) -> None:
-        told.append(number)
+        signals.append(number)
         to_tell.append(number)
         pass_on()
 
@@ -55,8 +55,8 @@ def keep(program: str, arguments: Sequence[str], *, holds: bool = False) -> int:
             ended = lane.wait()
             if ended.by_itself and ended.status is not None:
                 return ended.status
-            if told:
-                return 128 + told[-1]
+            if signals:
+                return 128 + signals[-1]
             pause_s = restarts.pause_s(time.monotonic())
             if pause_s is None:
                 log.error(

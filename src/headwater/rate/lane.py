@@ -120,8 +120,8 @@ class PromisedLanes(LanesRun):
             raise
 
     def _starts_again(self) -> bool:
-        kept = fork_context.kept is not None and bool(fork_context.kept.pid) and not self._guard.is_trial
-        return bool(self._lost) and kept
+        has_keeper = fork_context.keeper is not None and bool(fork_context.keeper.pid) and not self._guard.is_trial
+        return bool(self._lost) and has_keeper
 
     def _extra(self) -> dict[str, Any]:
         return {**super()._extra(), "promise": self.promise()}
@@ -172,14 +172,14 @@ class _Watched(Latencies):
         super().arrived(stamps)
 
 
-def begin(flow: Flow, held: Reservation, line: Client | None, **options: Any) -> PromisedRun | PromisedLanes:
+def begin(flow: Flow, reservation: Reservation, line: Client | None, **options: Any) -> PromisedRun | PromisedLanes:
     """Start a flow in the lanes that cores are held for; `line` is to who holds them, None for a trial.
 
     `options` are those of the engine, but for what makes a lane.
     """
-    made = PromisedRun if held.lanes == 1 else PromisedLanes
+    run_class = PromisedRun if reservation.lanes == 1 else PromisedLanes
     with answering_at_once():
-        return made(flow, Options(**{**options, **lane_options(held.contract)}), held, line).start()
+        return run_class(flow, Options(**{**options, **lane_options(reservation.contract)}), reservation, line).start()
 
 
 def lane_options(contract: Contract) -> dict[str, Any]:

@@ -58,27 +58,27 @@ class Reservation:
 class Refusal:
     """Why cores cannot be had."""
 
-    wanted: float
+    required: float
     left: float
     holders: tuple[tuple[str, float], ...] = ()
     #: "machine", "lane" where it is more than its lanes may have, "unprotected", "closed", "unwritten"
     why: str = "machine"
-    said: str = ""  #: by the system, of a ledger that cannot be written
+    error: str = ""  #: by the system, of a ledger that cannot be written
 
     def __str__(self) -> str:
-        held = ", ".join(f"{flow} {cores:.2f}" for flow, cores in self.holders) or "nobody"
+        holders = ", ".join(f"{flow} {cores:.2f}" for flow, cores in self.holders) or "nobody"
         if self.why == "lane":
-            return f"it wants {self.wanted:.2f} cores, and {_lanes(self.left)} may have {self.left:.2f}"
+            return f"it wants {self.required:.2f} cores, and {_lanes(self.left)} may have {self.left:.2f}"
         if self.why == "unprotected":
             return (
-                f"it wants {self.wanted:.2f} cores, and nothing here can reserve any: beside what runs now it would get "
+                f"it wants {self.required:.2f} cores, and nothing here can reserve any: beside what runs now it would get "
                 f"about {self.left:.2f}"
             )
         if self.why == "closed":
             return CLOSED
         if self.why == "unwritten":
-            return f"the ledger of this machine cannot be written: {self.said}"
-        return f"it wants {self.wanted:.2f} cores, and {self.left:.2f} are left; held by {held}"
+            return f"the ledger of this machine cannot be written: {self.error}"
+        return f"it wants {self.required:.2f} cores, and {self.left:.2f} are left; held by {holders}"
 
 
 def _lanes(cores: float) -> str:
@@ -89,9 +89,9 @@ def _lanes(cores: float) -> str:
 class Ledger:
     """Grants cores while there are any, and never more."""
 
-    def __init__(self, cores: float, held: Iterable[Reservation] = ()) -> None:
+    def __init__(self, cores: float, reservations: Iterable[Reservation] = ()) -> None:
         self.cores = cores
-        self.held = {each.id: each for each in held}
+        self.reservations = {each.id: each for each in reservations}
 
     @property
     def capacity(self) -> float:
@@ -101,44 +101,44 @@ class Ledger:
     @property
     def left(self) -> float:
         """Cores that may still be promised."""
-        return max(0.0, self.capacity - sum(each.cores for each in self.held.values()))
+        return max(0.0, self.capacity - sum(each.cores for each in self.reservations.values()))
 
-    def refusal(self, wanted: Reservation) -> Refusal | None:
+    def refusal(self, reservation: Reservation) -> Refusal | None:
         """Say why cores cannot be held, in place of what is held under the same name; None where they can."""
-        others = {name: each for name, each in self.held.items() if name != wanted.id}
+        others = {name: each for name, each in self.reservations.items() if name != reservation.id}
         left = max(0.0, self.capacity - sum(each.cores for each in others.values()))
         if (
-            wanted.cores > wanted.most <= left
+            reservation.cores > reservation.most <= left
         ):  # else what is left is the tighter bound, and what would fit hangs on that
-            return Refusal(wanted.cores, wanted.most, why="lane")
-        if wanted.cores > left:
+            return Refusal(reservation.cores, reservation.most, why="lane")
+        if reservation.cores > left:
             holders = tuple((each.flow, each.cores) for each in others.values())
-            return Refusal(wanted.cores, left, holders)
+            return Refusal(reservation.cores, left, holders)
         return None
 
-    def ask(self, wanted: Reservation) -> Refusal | None:
+    def ask(self, reservation: Reservation) -> Refusal | None:
         """Hold cores, or say why not; asked again under the same name, in place of what was held."""
-        refused = self.refusal(wanted)
+        refused = self.refusal(reservation)
         if refused is None:
-            self.held[wanted.id] = wanted
+            self.reservations[reservation.id] = reservation
         return refused
 
     def settle(self, name: str, cores: float) -> Refusal | None:
         """Hold as many cores as a trial has shown to be needed; if they cannot be had, none are held any more."""
-        if name not in self.held:
+        if name not in self.reservations:
             return Refusal(cores, self.left)
-        refused = self.ask(replace(self.held[name], cores=cores))
+        refused = self.ask(replace(self.reservations[name], cores=cores))
         if refused is not None:
             self.free(name)
         return refused
 
     def free(self, name: str) -> None:
         """Hold nothing under this name."""
-        self.held.pop(name, None)
+        self.reservations.pop(name, None)
 
     def sweep(self, lives: Callable[[Reservation], bool]) -> list[Reservation]:
         """Free what is held for processes that are gone, and return it."""
-        gone = [each for each in self.held.values() if not lives(each)]
+        gone = [each for each in self.reservations.values() if not lives(each)]
         for each in gone:
             self.free(each.id)
         return gone

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
 
 from headwater.flow.contract import Contract
 from headwater.flow.profile import Demand
+
+#: held by nobody to the cost of others: less than none would be room that is not there
+Cores = Annotated[float, msgspec.Meta(ge=0)]
 
 
 class Findings(msgspec.Struct):
@@ -21,9 +26,11 @@ class Ask(msgspec.Struct, tag="ask"):
 
     flow: str
     contract: Contract
-    cores: float
+    cores: Cores
     best_effort: bool = False
-    lanes: int = 1  #: processes that share them; 0 for an application of its own, such as of Spark
+    lanes: Annotated[int, msgspec.Meta(ge=0)] = (
+        1  #: processes that share them; 0 for an application of its own, such as of Spark
+    )
     keeper: int = 0  #: the process that starts it again where it dies; 0 where nobody does
     found: Findings | None = None
 
@@ -32,7 +39,7 @@ class Settle(msgspec.Struct, tag="settle"):
     """A lane's trial has shown how many cores it needs."""
 
     id: str
-    cores: float
+    cores: Cores
     measured: float | None = None
 
 
@@ -146,11 +153,11 @@ def line(message: Request | Reply) -> bytes:
 
 def request(text: bytes) -> Request:
     """Read what a lane says."""
-    found: Request = _requests.decode(text)
-    return found
+    message: Request = _requests.decode(text)
+    return message
 
 
 def reply(text: bytes) -> Reply:
     """Read what the supervisor says."""
-    found: Reply = _replies.decode(text)
-    return found
+    message: Reply = _replies.decode(text)
+    return message

@@ -76,8 +76,8 @@ def scales_of(flow: Flow, measured: Profile) -> dict[str, float]:
         if step.is_source:
             scales[step.name] = 1 / sources
         elif step.name != DEAD_LETTERS:
-            given = [each for each in step.inputs if each.step in scales]
-            scales[step.name] = sum(scales[i.step] * _out(measured, i.step, i.port) for i in given)
+            inputs = [each for each in step.inputs if each.step in scales]
+            scales[step.name] = sum(scales[i.step] * _out(measured, i.step, i.port) for i in inputs)
     return scales
 
 
@@ -104,13 +104,13 @@ def _batches(flow: Flow, samples: Samples) -> dict[str, int]:
         )
         for size, by_step in timed
     )
-    found = {}
+    batches = {}
     for name in long:
         per_record = max(0.0, long[name] - short.get(name, 0.0)) / (many - few)
         per_invocation = max(0.0, short.get(name, 0.0) - few * per_record)
-        wanted = _EFFICIENT / (1 - _EFFICIENT) * per_invocation / per_record if per_record else _LARGEST_BATCH
-        found[name] = max(1, min(_LARGEST_BATCH, math.ceil(wanted)))
-    return found
+        smallest = _EFFICIENT / (1 - _EFFICIENT) * per_invocation / per_record if per_record else _LARGEST_BATCH
+        batches[name] = max(1, min(_LARGEST_BATCH, math.ceil(smallest)))
+    return batches
 
 
 def _median(values: list[float]) -> float:
@@ -120,8 +120,8 @@ def _median(values: list[float]) -> float:
 def _invoked(flow: Flow, samples: Samples, batches: Mapping[str, int]) -> dict[str, list[TimedActivation]]:
     """Run the samples with each step's own batch; return its activations, but for the first, which warm up."""
     chain = Chain(flow, batches)
-    for source, (found, _) in samples.items():
-        for batch in found:
+    for source, (source_batches, _) in samples.items():
+        for batch in source_batches:
             chain.push(source, batch)
     chain.close()
     return {name: activations[len(activations) // 4 :] for name, activations in chain.activations.items()}

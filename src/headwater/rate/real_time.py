@@ -75,10 +75,10 @@ class RealTime:
 
     def __init__(self, groups: Groups | None, used_s: Callable[[int], float] = process.used_s) -> None:
         self._groups, self._used_s = groups, used_s
-        self._given: dict[str, _Lane] = {}
+        self._entries: dict[str, _Lane] = {}
 
     def __len__(self) -> int:
-        return len(self._given)
+        return len(self._entries)
 
     def give(self, lane: Reservation, now_s: float) -> None:
         """Let all threads that a lane has be of real time; to be said again, since it may have started some."""
@@ -91,16 +91,16 @@ class RealTime:
             log.warning("flow %s has the weight that it reserved, and no real time: %s", lane.flow, error)
             self.take(lane)
             return
-        given = self._given.get(lane.id)
-        if given is None:
-            self._given[lane.id] = _Lane(lane, pids, self._used(pids), now_s, _most_s(lane))
+        entry = self._entries.get(lane.id)
+        if entry is None:
+            self._entries[lane.id] = _Lane(lane, pids, self._used(pids), now_s, _most_s(lane))
         else:
-            given.lane, given.pids = lane, pids
+            entry.lane, entry.pids = lane, pids
 
     def take(self, lane: Reservation) -> None:
         """Let a lane's threads run among all others, with the weight of its group."""
-        given = self._given.pop(lane.id, None)
-        for pid in _processes(lane) if given is None else given.pids:
+        entry = self._entries.pop(lane.id, None)
+        for pid in _processes(lane) if entry is None else entry.pids:
             for thread in _threads(pid):
                 with suppress(OSError):  # it has ended meanwhile
                     if os.sched_getscheduler(thread) & ~os.SCHED_RESET_ON_FORK == os.SCHED_RR:
@@ -111,24 +111,24 @@ class RealTime:
 
     def end(self, name: str) -> None:
         """Take real time away from what was a lane, as far as that is still there."""
-        given = self._given.get(name)
-        if given is not None and process.began(given.lane.pid) == given.lane.began:
-            self.take(given.lane)
-        self._given.pop(name, None)
+        entry = self._entries.get(name)
+        if entry is not None and process.began(entry.lane.pid) == entry.lane.began:
+            self.take(entry.lane)
+        self._entries.pop(name, None)
 
     def look(self, now_s: float) -> list[Reservation]:
         """Take real time away from lanes that use more than they have reserved, and return these."""
-        wild = [each for each in self._given.values() if not self._within(each, now_s)]
+        wild = [each for each in self._entries.values() if not self._within(each, now_s)]
         for each in wild:
             self.take(each.lane)
         return [each.lane for each in wild]
 
-    def _within(self, given: _Lane, now_s: float) -> bool:
-        used_s = self._used(given.pids)
-        spent_s, earned_s = max(0.0, used_s - given.used_s), given.lane.cores * (now_s - given.at_s)
-        given.credit_s = min(_most_s(given.lane), given.credit_s + earned_s - spent_s)
-        given.used_s, given.at_s = used_s, now_s
-        return given.credit_s >= 0
+    def _within(self, entry: _Lane, now_s: float) -> bool:
+        used_s = self._used(entry.pids)
+        spent_s, earned_s = max(0.0, used_s - entry.used_s), entry.lane.cores * (now_s - entry.at_s)
+        entry.credit_s = min(_most_s(entry.lane), entry.credit_s + earned_s - spent_s)
+        entry.used_s, entry.at_s = used_s, now_s
+        return entry.credit_s >= 0
 
     def _used(self, pids: Iterable[int]) -> float:
         return sum(self._used_s(pid) for pid in pids)

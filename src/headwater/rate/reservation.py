@@ -28,6 +28,6 @@ class Reservation:
 
     def ask(self, flow: str, *, best_effort: bool) -> Ask:
         """Return the words by which to ask for the same once more."""
-        found = Findings(self.demand, self.estimated, self.measured)
-        keeper = 0 if fork_context.kept is None else fork_context.kept.pid
-        return Ask(flow, self.contract, self.cores, best_effort, self.lanes, keeper, found)
+        findings = Findings(self.demand, self.estimated, self.measured)
+        keeper = 0 if fork_context.keeper is None else fork_context.keeper.pid
+        return Ask(flow, self.contract, self.cores, best_effort, self.lanes, keeper, findings)

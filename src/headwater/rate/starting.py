@@ -38,19 +38,19 @@ def start(
     RateError says why it cannot be, and what would fit. `options` are those of the engine, but for what makes a lane;
     with `dead`, dead letters are kept in this folder. What was asked for `ahead` is not asked for again.
     """
-    asked = contract or flow.promised
-    if asked is None:
+    promise = contract or flow.promised
+    if promise is None:
         raise RateError(f"flow {flow.name!r} has no contract; give it one: flow.contract('20 000/s', '50 ms')")
     line = client or (Client() if ahead is None else ahead.client)
-    admitted = resumed(line) or (None if ahead is None else ahead.taken(asked))
+    admitted = resumed(line) or (None if ahead is None else ahead.take(promise))
     if admitted is None:
-        admitted = admit(flow, asked, line, profile=profile, best_effort=best_effort, trial_s=trial_s)
+        admitted = admit(flow, promise, line, profile=profile, best_effort=best_effort, trial_s=trial_s)
     try:
         if realtime:
             _in_real_time(flow, admitted.cores)
-        kept = flow if dead is None else keeping(flow, dead)
+        flow_to_run = flow if dead is None else keeping(flow, dead)
         left_s = _left(options.get("seconds"), admitted)
-        running = begin(kept, admitted, line, **{**options, "seconds": left_s})
+        running = begin(flow_to_run, admitted, line, **{**options, "seconds": left_s})
         if realtime:
             run_as_usual()  # its threads have it from here, and nothing else should
         return running

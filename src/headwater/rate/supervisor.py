@@ -26,7 +26,7 @@ from pathlib import Path
 
 import msgspec
 
-from headwater.errors import RateError
+from headwater.errors import FlowError, RateError
 from headwater.rate import cgroups, process
 from headwater.rate.exclusive import exclusive
 from headwater.rate.grade import Grade, Name, grade_here, share
@@ -79,52 +79,56 @@ class Supervisor:
         self._sign = hashlib.sha256(place).hexdigest()[:6]  #: tells our groups from other folders'
         self.ledger = Ledger(grade.cores if cores is None else cores, self._read())
         self._unwritten = False  #: whether the book is of before a change
-        self.told: dict[str, Tell] = {}
-        self._told_s: dict[str, float] = {}  #: when that was
+        self.reports: dict[str, Tell] = {}
+        self._reported_s: dict[str, float] = {}  #: when that was
         self.real_time = RealTime(grade.groups) if grade.real_time else None
         self._released: set[str] = set()  #: whose groups may still be there: until its last thread is gone, one is busy
         self.look()
-        for name in set(grade.names()) - set(self.ledger.held):
+        for name in set(grade.names()) - set(self.ledger.reservations):
             if name.startswith(self._sign):
                 grade.release(name)  # of a supervisor before this one
         grade.sweep()  # and of those of folders that are no more
-        for lane in self.ledger.held.values():  # which of them were above their promise they will say again
+        for lane in self.ledger.reservations.values():  # which of them were above their promise they will say again
             self._weigh(lane, above=False)
             if self.real_time is not None:
                 self.real_time.take(lane)
 
-    def answer(self, said: Request, pid: int, uid: int | None = None) -> Reply:
+    def answer(self, message: Request, pid: int, uid: int | None = None) -> Reply:
         """Answer one message of a process and its user, who is our own unless said."""
         self.look()
         user = os.geteuid() if uid is None else uid
-        match said:
+        match message:
             case Status():
                 return self.board(user)
             case Ask():
                 return (
-                    self._ask(said, pid, user)
+                    self._ask(message, pid, user)
                     if self._may_ask(user)
-                    else _refused(Refusal(said.cores, 0.0, why="closed"))
+                    else _refused(Refusal(message.cores, 0.0, why="closed"))
                 )
             case Resume():
-                return self._resume(said, pid, user)
-        if not self._may_change(said.id, user):
-            return _refused(Refusal(said.cores, self.ledger.left)) if isinstance(said, Settle) else Noted(known=False)
-        match said:
+                return self._resume(message, pid, user)
+        if not self._may_change(message.id, user):
+            return (
+                _refused(Refusal(message.cores, self.ledger.left))
+                if isinstance(message, Settle)
+                else Noted(known=False)
+            )
+        match message:
             case Settle():
-                return self._settled(said)
+                return self._settled(message)
             case Tell():
-                return self._tell(said)
+                return self._tell(message)
             case End():
-                self._free(said.id)
+                self._free(message.id)
                 return Noted(known=True)
 
     def _may_ask(self, uid: int) -> bool:
         return uid in (0, os.geteuid()) or (self._gid is not None and self._gid in _groups_of(uid))
 
     def _may_change(self, name: str, uid: int) -> bool:
-        held = self.ledger.held.get(name)
-        return held is not None and uid in (0, os.geteuid(), held.uid)
+        reservation = self.ledger.reservations.get(name)
+        return reservation is not None and uid in (0, os.geteuid(), reservation.uid)
 
     def look(self) -> None:
         """Free what is held for processes that are gone, and that nobody starts again."""
@@ -140,11 +144,18 @@ class Supervisor:
     def board(self, uid: int | None = None) -> Board:
         """Return all that is promised, as a user is told it, who is our own unless said."""
         lanes = []
-        for held in self.ledger.held.values():
-            lane = Lane(held.id, held.flow, held.contract, held.pid, held.cores, lanes=held.lanes)
-            if held.keeper is not None:
-                lane.restarts, lane.down = held.keeper.restarts, not is_up(held)
-            last = self.told.get(held.id)
+        for reservation in self.ledger.reservations.values():
+            lane = Lane(
+                reservation.id,
+                reservation.flow,
+                reservation.contract,
+                reservation.pid,
+                reservation.cores,
+                lanes=reservation.lanes,
+            )
+            if reservation.keeper is not None:
+                lane.restarts, lane.down = reservation.keeper.restarts, not is_up(reservation)
+            last = self.reports.get(reservation.id)
             if last is not None:
                 lane.used, lane.kept, lane.broken, lane.above = last.used, last.kept, last.broken, last.above
                 lane.causes, lane.close = last.causes, last.close
@@ -153,17 +164,17 @@ class Supervisor:
         may_ask = uid is None or self._may_ask(uid)
         return Board(ledger.cores, ledger.capacity, ledger.left, grade.name, grade.how, grade.better, lanes, may_ask)
 
-    def _ask(self, said: Ask, pid: int, uid: int) -> Reply:
+    def _ask(self, message: Ask, pid: int, uid: int) -> Reply:
         began = process.began(pid)
         if began is None:
-            return _refused(Refusal(said.cores, self.ledger.left))
+            return _refused(Refusal(message.cores, self.ledger.left))
         name = f"{self._sign}-{uuid.uuid4().hex[:12]}"
-        keeper = _keeper(said, uid)
-        lane = Reservation(name, said.flow, said.contract, said.cores, pid, began, uid, said.lanes, keeper)
+        keeper = _keeper(message, uid)
+        lane = Reservation(name, message.flow, message.contract, message.cores, pid, began, uid, message.lanes, keeper)
         refused = self.ledger.refusal(lane)
-        if refused is None and self.grade.name == "shared" and not said.best_effort:
+        if refused is None and self.grade.name == "shared" and not message.best_effort:
             fair = share(self.ledger.cores, lane.processes)
-            refused = Refusal(said.cores, fair, why="unprotected") if fair < said.cores else None
+            refused = Refusal(message.cores, fair, why="unprotected") if fair < message.cores else None
         if refused is not None:
             return _refused(refused)
         self.ledger.ask(lane)
@@ -172,35 +183,35 @@ class Supervisor:
         except OSError as error:  # such as a full disk: who takes our place would not know of it
             self.ledger.free(name)
             log.warning("the ledger cannot be written, and nothing is promised: %s", error)
-            return _refused(Refusal(said.cores, self.ledger.left, why="unwritten", said=str(error)))
-        return self._protected(lane, self.grade.protect, best_effort=said.best_effort)
+            return _refused(Refusal(message.cores, self.ledger.left, why="unwritten", error=str(error)))
+        return self._protected(lane, self.grade.protect, best_effort=message.best_effort)
 
-    def _settled(self, said: Settle) -> Reply:
-        refused = self.ledger.settle(said.id, said.cores)
+    def _settled(self, message: Settle) -> Reply:
+        refused = self.ledger.settle(message.id, message.cores)
         if refused is not None:
-            self._free(said.id)
+            self._free(message.id)
             return _refused(refused)
-        lane = self.ledger.held[said.id]
+        lane = self.ledger.reservations[message.id]
         if lane.keeper is not None:
-            found = msgspec.structs.replace(lane.keeper.found, measured=said.measured)
-            lane = self.ledger.held[said.id] = replace(lane, keeper=replace(lane.keeper, found=found))
+            findings = msgspec.structs.replace(lane.keeper.found, measured=message.measured)
+            lane = self.ledger.reservations[message.id] = replace(lane, keeper=replace(lane.keeper, found=findings))
         return self._protected(lane, lambda lane: self.grade.weigh(lane, above=False))
 
-    def _resume(self, said: Resume, pid: int, uid: int) -> Reply:
+    def _resume(self, message: Resume, pid: int, uid: int) -> Reply:
         """Hold for a process what was held for one that died, if they have the same keeper."""
         began = process.began(pid)
-        for held in self.ledger.held.values():
-            keeper = held.keeper
-            if began is None or keeper is None or keeper.pid != said.keeper or is_up(held):
+        for reservation in self.ledger.reservations.values():
+            keeper = reservation.keeper
+            if began is None or keeper is None or keeper.pid != message.keeper or is_up(reservation):
                 continue
-            if not self._may_change(held.id, uid):
+            if not self._may_change(reservation.id, uid):
                 continue
-            again = replace(held, pid=pid, began=began, keeper=replace(keeper, restarts=keeper.restarts + 1))
-            self.ledger.held[held.id] = again
+            again = replace(reservation, pid=pid, began=began, keeper=replace(keeper, restarts=keeper.restarts + 1))
+            self.ledger.reservations[reservation.id] = again
             granted = self._protected(again, self.grade.protect, best_effort=True)
             assert isinstance(granted, Granted)
-            last, told_s = self.told.get(held.id), self._told_s.get(held.id)
-            silent_s = 0.0 if told_s is None else time.monotonic() - told_s
+            last, reported_s = self.reports.get(reservation.id), self._reported_s.get(reservation.id)
+            silent_s = 0.0 if reported_s is None else time.monotonic() - reported_s
             return Resumed(granted, again.contract, again.lanes, keeper.found, last, silent_s)
         return Noted(known=False)
 
@@ -230,18 +241,18 @@ class Supervisor:
         name: Name = "shared" if fair >= lane.cores else "none"
         return Granted(lane.id, lane.cores, name, f"{how}; beside what runs now that is about {fair:.2f} cores")
 
-    def _tell(self, said: Tell) -> Reply:
-        before = self.told.get(said.id)
-        self.told[said.id] = said
-        self._told_s[said.id] = time.monotonic()
-        lane = self.ledger.held[said.id]
+    def _tell(self, message: Tell) -> Reply:
+        before = self.reports.get(message.id)
+        self.reports[message.id] = message
+        self._reported_s[message.id] = time.monotonic()
+        lane = self.ledger.reservations[message.id]
         if self.real_time is not None:
-            if said.above or said.used > lane.cores:
+            if message.above or message.used > lane.cores:
                 self.real_time.take(lane)
             else:
-                self.real_time.give(lane, self._told_s[said.id])
-        if said.above != (before is not None and before.above):
-            self._weigh(lane, above=said.above)
+                self.real_time.give(lane, self._reported_s[message.id])
+        if message.above != (before is not None and before.above):
+            self._weigh(lane, above=message.above)
         return Noted(known=True)
 
     def _weigh(self, lane: Reservation, *, above: bool) -> None:
@@ -252,8 +263,8 @@ class Supervisor:
         if self.real_time is not None:
             self.real_time.end(name)
         self.ledger.free(name)
-        self.told.pop(name, None)
-        self._told_s.pop(name, None)
+        self.reports.pop(name, None)
+        self._reported_s.pop(name, None)
         self._released.add(name)  # at the next look: the kernel takes its time, for which whoever ends need not wait
         self._write_or_later()
 
@@ -262,7 +273,7 @@ class Supervisor:
     def _write(self) -> None:
         beside = self.home / f".{BOOK}.new"
         beside.touch(mode=0o600)
-        beside.write_bytes(msgspec.json.encode(list(self.ledger.held.values())))
+        beside.write_bytes(msgspec.json.encode(list(self.ledger.reservations.values())))
         beside.replace(self.home / BOOK)
 
     def _write_or_later(self) -> None:
@@ -302,16 +313,16 @@ def _groups_of(uid: int) -> list[int]:
     return os.getgrouplist(user.pw_name, user.pw_gid)
 
 
-def _keeper(said: Ask, uid: int) -> Keeper | None:
+def _keeper(message: Ask, uid: int) -> Keeper | None:
     """Return who starts a lane again, as far as that process is of the same user: nobody else's life can hold cores."""
-    began = process.began(said.keeper) if said.keeper else None
-    if began is None or said.found is None or process.user(said.keeper) != uid:
+    began = process.began(message.keeper) if message.keeper else None
+    if began is None or message.found is None or process.user(message.keeper) != uid:
         return None
-    return Keeper(said.keeper, began, said.found)
+    return Keeper(message.keeper, began, message.found)
 
 
 def _refused(refusal: Refusal) -> Refused:
-    return Refused(refusal.wanted, refusal.left, list(refusal.holders), refusal.why, refusal.said)
+    return Refused(refusal.required, refusal.left, list(refusal.holders), refusal.why, refusal.error)
 
 
 def _own_grade() -> Grade:
@@ -338,10 +349,10 @@ async def serve(
     """
     home.mkdir(mode=0o755 if is_open else 0o700, parents=True, exist_ok=True)
     with exclusive(home / LOCK, f"a supervisor runs already in {home}"):
-        found = grade or _own_grade()
-        if found.real_time:
+        machine_grade = grade or _own_grade()
+        if machine_grade.real_time:
             go_before_lanes()
-        supervisor = Supervisor(home, found, cores, group)
+        supervisor = Supervisor(home, machine_grade, cores, group)
         (home / SOCKET).unlink(missing_ok=True)
         stopping = asyncio.Event()
         loop = asyncio.get_running_loop()
@@ -381,7 +392,7 @@ async def _until_stopped(supervisor: Supervisor, stopping: asyncio.Event, idle_s
             continue
         looked_s = now_s
         supervisor.look()
-        if supervisor.ledger.held:
+        if supervisor.ledger.reservations:
             idle_since_s = now_s
         if idle_s is not None and now_s - idle_since_s >= idle_s:
             return
@@ -393,7 +404,7 @@ async def _converse(supervisor: Supervisor, reader: asyncio.StreamReader, writer
         while text := await reader.readline():
             writer.write(line(supervisor.answer(request(text), pid, uid)))
             await writer.drain()
-    except (msgspec.DecodeError, ValueError) as error:
+    except (msgspec.DecodeError, ValueError, FlowError) as error:
         log.warning("process %s says what is no message: %s", pid, error)
     except OSError as error:
         log.debug("a process is gone: %s", error)

@@ -100,8 +100,8 @@ class _Parent:
         finally:
             os.umask(before)
         self._listening.listen()
-        self._ended, told = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-        signal.set_wakeup_fd(told)
+        self._ended, wakeup_fd = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        signal.set_wakeup_fd(wakeup_fd)
         signal.signal(signal.SIGCHLD, lambda number, frame: None)  # a byte in the pipe is all that is wanted of it
         self._selector = selectors.DefaultSelector()
         for each in (self._listening, self._ended):
@@ -155,8 +155,8 @@ class _Parent:
 
     def _reap(self) -> None:
         for pid in list(self._lanes):
-            found, status = os.waitpid(pid, os.WNOHANG)
-            if found:
+            ended_pid, status = os.waitpid(pid, os.WNOHANG)
+            if ended_pid:
                 with self._lanes.pop(pid) as connection:
                     _say(connection, os.waitstatus_to_exitcode(status))
 

@@ -142,17 +142,17 @@ class Watch:
         own = set(run.processes())
         if self._client is not None:
             with suppress(RateError):
-                found = self._client.say(Status())
-                assert isinstance(found, Board)
-                own.update(pid for lane in found.lanes for pid in family(lane.pid))
+                current = self._client.say(Status())
+                assert isinstance(current, Board)
+                own.update(pid for lane in current.lanes for pid in family(lane.pid))
         return own
 
     def _tell(self, run: WatchedRun, client: Client, above: bool) -> None:
         verdict = self.windows.verdict()
         broken = verdict.windows - verdict.kept
         try:
-            said = Tell(self._id, self._used[1], verdict.kept, broken, above, dict(verdict.causes), verdict.close)
-            reply = client.say(said)
+            message = Tell(self._id, self._used[1], verdict.kept, broken, above, dict(verdict.causes), verdict.close)
+            reply = client.say(message)
             if isinstance(reply, Noted) and not reply.known:
                 self._ask_again(run, client)
             self._complaint = ""
@@ -185,7 +185,7 @@ class Watch:
             "causes": dict(verdict.causes),
             "broken": [asdict(window) for window in verdict.broken],
             "above": self.bucket.exceeded,
-            "restarts": 0 if fork_context.kept is None else fork_context.kept.deaths,
+            "restarts": 0 if fork_context.keeper is None else fork_context.keeper.deaths,
         }
 
 

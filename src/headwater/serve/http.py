@@ -1,12 +1,13 @@
 """HTTP by the standard library: who may ask, how much, and for how long. What is answered is in `routes`.
 
 A page of another origin cannot act: there is no CORS, and a request with another Origin or for another Host is refused (see
-`web.origin`). The token is compared in constant time.
+`headwater.origin`). The token is compared in constant time.
 """
 
 from __future__ import annotations
 
 import hmac
+import io
 import ipaddress
 import logging
 import socket
@@ -19,14 +20,16 @@ from urllib.parse import parse_qsl
 
 from headwater import __version__
 from headwater.errors import RunError, one_line
+from headwater.io.http.deadline import TimelyReader
+from headwater.origin import is_ours, is_same
 from headwater.serve.routes import JSON, ROUTES, RefusalError, Request, Response, Route, answer_request, document
-from headwater.web.origin import is_ours, is_same
 
 log = logging.getLogger(__name__)
 
 _LARGEST_BODY = 2**20
+_LONGEST_NUMBER = 18  #: digits of a length
 _CONNECTIONS, _STREAMS = 64, 32
-_SILENCE_S = 30.0  #: a connection on which nothing comes for so long is closed
+_SILENCE_S = 30.0  #: a connection on which no request comes for so long is closed
 
 
 class Server(ThreadingHTTPServer):
@@ -102,6 +105,18 @@ class _Handler(BaseHTTPRequestHandler):
     server_version, sys_version = f"headwater/{__version__}", ""
     timeout = _SILENCE_S
 
+    def setup(self) -> None:
+        """Read the connection by way of what knows how long that may take."""
+        super().setup()
+        self.rfile.close()
+        self._timely = TimelyReader(self.connection, self.timeout)
+        self.rfile = io.BufferedReader(self._timely)
+
+    def handle_one_request(self) -> None:
+        """Wait for a request, from now on for so long."""
+        self._timely.begin()
+        super().handle_one_request()
+
     def do_GET(self) -> None:
         self._answer()
 
@@ -110,10 +125,11 @@ class _Handler(BaseHTTPRequestHandler):
     def _answer(self) -> None:
         path, _, query = self.path.partition("?")
         try:
-            body = self._body()
             self._check_host()
-            if not any(route.public and route.path == path for route in self.server.routes):
+            is_public = any(route.public and route.path == path for route in self.server.routes)
+            if not is_public:
                 self._check_token()
+            body = self._body(in_time=is_public)
         except RefusalError as refusal:
             self.close_connection = True  # what was sent may not have been read
             self._send(refusal.response)
@@ -136,17 +152,19 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             self._stream(response)
 
-    def _body(self) -> bytes:
+    def _body(self, *, in_time: bool) -> bytes:
+        """Read what is sent, which may take longer by how large it is, unless it has to come `in_time`."""
         if self.headers.get("Transfer-Encoding"):
             raise RefusalError(411, "what is sent needs a Content-Length")
         text = self.headers.get("Content-Length", "0")
-        if not (text.isascii() and text.isdigit()):
+        if not (text.isascii() and text.isdigit() and len(text) <= _LONGEST_NUMBER):
             raise RefusalError(400, "Content-Length is no number")
         length = int(text)
         if length > _LARGEST_BODY:
             raise RefusalError(413, f"more than {_LARGEST_BODY} bytes cannot be sent")
         if length and self.headers.get_content_type() != JSON:
             raise RefusalError(415, f"what is sent should be {JSON}")
+        self._timely.allow(0 if in_time else length)
         return self.rfile.read(length)
 
     def _check_host(self) -> None:

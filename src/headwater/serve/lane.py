@@ -282,7 +282,7 @@ class RunFollower:
             "at": round(time.time(), 3),
             "total": now.to_json(),
             "last": last.to_json(),
-            "process": self._usage.read(time.monotonic()),
+            "process": self._usage.read(time.monotonic()) | {"lanes": getattr(self._run, "lanes", 1)},
             "checkpoints": None if checkpointer is None else checkpointer.to_json(),
         }
 

@@ -101,7 +101,12 @@ SCHEMAS: dict[str, Schema] = {
         at=about(NUMBER, "seconds since 1970"),
         total=about(named("Counts"), "since the flow was started"),
         last=about(named("Counts"), "since the sample before; at_s is how long that was"),
-        process=object_of(cpu_s=NUMBER, cores=about(NUMBER, "since the sample before"), memory_bytes=WHOLE),
+        process=object_of(
+            cpu_s=NUMBER,
+            cores=about(NUMBER, "since the sample before"),
+            memory_bytes=WHOLE,
+            lanes=about(WHOLE, "processes that share its work"),
+        ),
         checkpoints=perhaps(
             object_of(
                 folder=TEXT,

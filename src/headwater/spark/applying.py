@@ -9,6 +9,7 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from headwater.errors import FlowError, listed
+from headwater.flow.endpoints import Source
 from headwater.flow.flow import DEAD_LETTERS, Flow
 from headwater.flow.steps import Read, Write
 from headwater.flow.stream import Stream
@@ -22,6 +23,7 @@ from headwater.spark.keyed import SourceStage, with_level
 from headwater.spark.options import Meaning, check_buckets, check_meaning
 from headwater.spark.outcome import Outcome, observed
 from headwater.spark.relations import PLAIN
+from headwater.spark.sources import own
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Observation, SparkSession
@@ -43,8 +45,8 @@ def apply(
     """Return what a flow makes of DataFrames, as a DataFrame, or as several by name where it has several outputs.
 
     `inputs` stand in for the flow's sources, by name where there are several, and its sinks are not opened: each is an
-    output. A function is given a `Stream` for each input instead, `apply(lambda levels: levels.filter(…), df)`, and returns
-    one or a mapping of several.
+    output. Sources that are given none are read as they are, beside tables to their end. A function is given a `Stream` for
+    each input instead, `apply(lambda levels: levels.filter(…), df)`, and returns one or a mapping of several.
 
     Streaming DataFrames give streaming ones, whose state lives in the checkpoint of whoever writes them. Keys are spread
     over `buckets` (Spark's shuffle partitions unless told), fixed for the life of a checkpoint. What is no stream has an
@@ -69,13 +71,21 @@ def apply(
         built, sinks = _built(flow, given)
     if not sinks:
         raise FlowError(f"flow {built.name!r} has no output; end it with .write(name, io.Discard())")
+    frames = _frames(built)
+    streaming = _is_stream(built, frames)
+    for step in built.steps.values():
+        if step.is_source and step.name not in frames:
+            own.check(built.name, step.name, _source(built, step.name), streaming=streaming)
+    spark = next(iter(frames.values())).rows.sparkSession
     if len(sinks) == 1:
         (sink,) = sinks.values()
-        return _output(built, sink, buckets, built.name if observe is None else observe, meaning)
+        return _output(spark, built, sink, buckets, built.name if observe is None else observe, meaning, streaming)
     if observe is not None and not isinstance(observe, str):
         raise FlowError(f"flow {built.name!r} has the outputs {listed(sinks)}; an Observation is for one")
     return {
-        name: _output(_leading_to(built, sink), sink, buckets, f"{observe or built.name}.{name}", meaning)
+        name: _output(
+            spark, _leading_to(built, sink), sink, buckets, f"{observe or built.name}.{name}", meaning, streaming
+        )
         for name, sink in sinks.items()
     }
 
@@ -177,11 +187,17 @@ def _leading_to(flow: Flow, sink: str) -> Flow:
     return part
 
 
-def _output(flow: Flow, name: str, buckets: int | None, observe: str | Observation, meaning: Meaning) -> DataFrame:
+def _output(
+    spark: SparkSession,
+    flow: Flow,
+    name: str,
+    buckets: int | None,
+    observe: str | Observation,
+    meaning: Meaning,
+    streaming: bool,
+) -> DataFrame:
     """Return what comes to one sink."""
-    frames = _frames(flow)
-    streaming = _is_stream(flow, frames)
-    spark = next(iter(frames.values())).rows.sparkSession
+    frames = _given(flow)
     flow = flow.replaced({step.name: Write(Discard()) for step in flow.steps.values() if step.is_sink})
     heads = heads_of(flow, meaning)
     given = {step: frame.rows for step, frame in frames.items()}
@@ -194,6 +210,10 @@ def _output(flow: Flow, name: str, buckets: int | None, observe: str | Observati
     parts = []
     for step, head in heads.items():
         prefix = SourceStage(sent_layout, layout.source_stage(step))
+        if step not in frames:
+            read = own.rows_as_stream if streaming else own.rows_at_once
+            parts.append(read(spark, step, _source(flow, step), head.columns, prefix))
+            continue
         order = None if streaming else event_time_of(layout.flow, step)
         parts.append(rows_of_frame(head.of(given), head.schema.only(head.columns), prefix, order))
         if not streaming:
@@ -226,18 +246,32 @@ def _by_spark_alone(
     return whole.select(*(named(column).cast(SQL[kind]).alias(column) for column, kind in kinds.items()))
 
 
+def _source(flow: Flow, step: str) -> Source:
+    kind = flow.steps[step].kind
+    assert isinstance(kind, Read)
+    return kind.source
+
+
+def _given(flow: Flow) -> dict[str, Frame]:
+    """Return the DataFrames that a flow reads, by step."""
+    sources = {step.name: _source(flow, step.name) for step in flow.steps.values() if step.is_source}
+    return {name: source for name, source in sources.items() if isinstance(source, Frame)}
+
+
 def _frames(flow: Flow) -> dict[str, Frame]:
-    """Return the DataFrames that a flow reads, by step; anything else is refused."""
-    found = {}
-    for step in flow.steps.values():
-        if isinstance(step.kind, Read):
-            source = step.kind.source
-            if not isinstance(source, Frame):
-                raise FlowError(
-                    f"source {step.name!r} of flow {flow.name!r} is given no DataFrame; give one, or let Headwater run "
-                    "the flow: spark.run(flow)"
-                )
-            found[step.name] = source
+    """Return the same; raises if there are none, or others beside them where only Java could read these."""
+    found = _given(flow)
+    own_ones = [step.name for step in flow.steps.values() if step.is_source and step.name not in found]
+    if not found:
+        raise FlowError(
+            f"source {own_ones[0]!r} of flow {flow.name!r} is given no DataFrame; give one, or let Headwater run the flow: "
+            "spark.run(flow)"
+        )
+    if own_ones and not all(hasattr(frame.rows, "_jdf") for frame in found.values()):
+        raise FlowError(
+            f"source {own_ones[0]!r} of flow {flow.name!r} is given no DataFrame, and would have to be sent to executors, "
+            "which Spark Connect does not do; give a DataFrame of it"
+        )
     return found
 
 

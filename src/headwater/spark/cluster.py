@@ -60,6 +60,10 @@ class Cluster:
         """Return the processes of the workers that live, in the order of coming."""
         return [worker.pid for worker in self._workers.values()]
 
+    def keepers(self) -> list[int]:
+        """Return the processes of the master and of the workers, which run no tasks themselves."""
+        return [self._master.pid, *self.worker_processes()]
+
     def executors(self) -> int:
         """Return how many executors its workers have started so far."""
         return sum(path.is_dir() for path in self.folder.glob("app-*/*"))

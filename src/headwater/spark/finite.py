@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import reduce
 from pathlib import Path
@@ -42,8 +41,6 @@ from headwater.spark.writing import Sinks
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-    from headwater.spark.sources.data_source import Task
 
 log = logging.getLogger(__name__)
 
@@ -213,23 +210,12 @@ class _File:
 
     def rows(self, *, last: bool) -> DataFrame:
         """Return the rows of what is read next; with `last`, no more is read, and these say that it has ended."""
-        from headwater.spark.sources.data_source import tasks_of
+        from headwater.spark.sources.data_source import tasks_of, tasks_reader
 
         end, pieces = ({**self.at, "ended": True}, []) if last else self._planned.result()
         tasks = tasks_of(self._ranges, end, pieces or [None], ends=end["ended"])
         self.at = end
         if not end["ended"]:
             self._planned = self._ahead.submit(self._plan, end)  # while tasks read these
-        read = titled(_reader(self._step, self._sent, tasks), self._title)
+        read = titled(tasks_reader(self._step, self._sent, tasks), self._title)
         return self._spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(read, ROW)
-
-
-def _reader(step: str, sent: Path, pieces: list[Task]) -> Callable[[Iterator[Any]], Iterator[Any]]:
-    def read(tables: Iterator[Any]) -> Iterator[Any]:
-        from headwater.spark.sources.data_source import PieceReader
-
-        for table in tables:
-            for number in table.column(0).to_pylist():
-                yield from PieceReader(step, sent).read(pieces[number])
-
-    return read

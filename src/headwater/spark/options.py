@@ -68,3 +68,8 @@ class SparkOptions:
         if self.target is not None:
             microseconds_of("target", self.target)
         check_buckets(self.buckets)
+
+    @property
+    def target_s(self) -> float | None:
+        """The target in seconds."""
+        return None if self.target is None else microseconds_of("target", self.target) / 1e6

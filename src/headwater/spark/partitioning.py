@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 from headwater.errors import RunError
 from headwater.flow.flow import Flow
@@ -66,5 +65,4 @@ def spark_partitioning(step: Step) -> Partitioning:
             "instances, and Spark has no such instances; let it have one",
             step=step.name,
         )
-    found = partitioning_of(step)
-    return replace(found, timed=step.kind.timed) if step.is_sink else found
+    return partitioning_of(step)

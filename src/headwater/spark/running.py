@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any, Self
 
 from headwater.data.batch import Batch
 from headwater.errors import HeadwaterError, RunError
-from headwater.flow.duration import microseconds_of
 from headwater.flow.endpoints import Source
 from headwater.flow.flow import Flow
+from headwater.flow.ranges import Sizes
 from headwater.flow.splits import has_splits, way_to_time
 from headwater.flow.steps import Read
 from headwater.io.transactions import notes_of
@@ -41,6 +41,7 @@ from headwater.spark.progress import cause_in, progress, stopped
 from headwater.spark.seeds import TakenOver, waiting_in
 from headwater.spark.session import session
 from headwater.spark.sink_watermarks import SinkWatermarks
+from headwater.spark.sources.limits import Limits
 from headwater.spark.stages import cut
 from headwater.spark.status_line import StatusLine, records_behind
 from headwater.spark.tally import Tally
@@ -76,6 +77,7 @@ class SparkRun:
         self._heads: dict[str, Head] = {}  #: the first steps behind each source, as far as Spark runs them itself
         self._sources: dict[str, sources.SparkSource] = {}
         self._sinks: Sinks | None = None
+        self._limits: Limits | None = None  #: of the query's sources, where a micro-batch is to take about so long
         self._batches = 0  #: micro-batches that are written
         self._first_part = 0  #: of what sinks have: the one that micro-batch 0 is
         self._restored: dict[str, int] = {}  #: records that waited for sinks when the run was taken over
@@ -127,8 +129,7 @@ class SparkRun:
         self.layout.stagings = self._sinks.stagings()
         self.layout.seeds = "" if taken is None else str(self.checkpoint.seeds)
         broadcast_layout = broadcast(spark, self.layout)
-        target = self.options.target
-        target_s = None if target is None else microseconds_of("target", target) / 1e6
+        self._sizes = self.options.sizes or Sizes(spark.sparkContext.defaultParallelism)
         for index, step in enumerate(self.flow.steps.values()):
             if isinstance(step.kind, Read) and step.name in self._heads:
                 self._sources[step.name] = sources.open_source(
@@ -138,12 +139,12 @@ class SparkRun:
                     step_index=index,
                     checkpoint=self.checkpoint.query if self.checkpoint.is_far else self.checkpoint.folder,
                     available_now=self.options.available_now,
-                    sizes=self.options.sizes,
+                    sizes=self._sizes,
                     head=self._heads[step.name],
                     beside=self._beside(self._heads[step.name]),
                     prefix=SourceStage(broadcast_layout, self.layout.source_stage(step.name)),
                     begin=None if taken is None else taken.offsets[step.name],
-                    target_s=target_s,
+                    target_s=self.options.target_s,
                     way=way_to_time(self.flow, step.name) if has_splits(step.kind.source) else (),
                 )
         shares = {name: partial(self._share, name) for name in self._sources}
@@ -218,6 +219,18 @@ class SparkRun:
         self._batches = batch_id + 1
         if self.tally.ended == set(self._sources):
             self._last_batch = batch_id
+        self._choose_limits(batch_id)
+
+    def _choose_limits(self, batch_id: int) -> None:
+        """Have the next micro-batch read as much as takes about the time that it should, where Spark hands that out."""
+        target_s, query = self.options.target_s, getattr(self, "_query", None)
+        if (
+            target_s is None or query is None
+        ):  # the first micro-batch may be done before the query is told to have begun
+            return
+        if self._limits is None or self._limits.query is not query:
+            self._limits = Limits(query, target_s, self._sizes)
+        self._limits.advance(batch_id)
 
     # -- life ---------------------------------------------------------------------------------------------------------
 

@@ -164,13 +164,14 @@ def _small(master: str, found: java.Java) -> dict[str, str]:
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.memory": "2g",
         "spark.driver.extraJavaOptions": quiet,
+        # executors have it too; a worker of Spark's own looks for garbage in all that it has loaded, after each task
+        "spark.python.daemon.module": daemon.MODULE,
         "spark.sql.streaming.checkpointFileManagerClass": _FILES,
     }
     if is_near(master):
         chosen |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
     if master.startswith("local"):
         chosen["spark.sql.shuffle.partitions"] = str(cores_of(master))
-        chosen["spark.python.daemon.module"] = daemon.MODULE
         jar = niofs.jar(found, spark_home(), spark_version())
         chosen |= _fast_files(jar) | _from_archive(_archive(found, jar))
     else:

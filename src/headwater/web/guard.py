@@ -13,8 +13,8 @@ from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from typing import Any
 from urllib.parse import parse_qs
 
+from headwater.origin import is_ours, is_same
 from headwater.web.login import PAGE, REFUSED
-from headwater.web.origin import is_ours, is_same
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]

@@ -19,7 +19,7 @@ def cuts(tmp_path):
 
     def do():
         while not over.wait(0.005):
-            doing.did(SITES, doing.asked(time.time()))
+            doing.did(SITES, doing.due(time.time()))
 
     thread = threading.Thread(target=do)
     thread.start()
@@ -41,8 +41,8 @@ def test_a_site_is_cut_off_from_all_and_a_link_is_mended_when_its_time_is_over(c
     assert ends == {("shed", "barn"), ("shed", "cloud"), ("shed", "coordinator")}
     assert cuts.mend("shed") == []
     (one,) = cuts.cut("barn", "shed", "reset", 3600.0)
-    assert cuts.asked(one.until_s - 1) == [one]
-    assert cuts.asked(one.until_s + 1) == []
+    assert cuts.due(one.until_s - 1) == [one]
+    assert cuts.due(one.until_s + 1) == []
 
 
 @pytest.mark.parametrize(

@@ -237,7 +237,7 @@ def test_where_namespaces_cannot_be_made_sites_share_the_network_of_this_machine
         assert emulation.address("barn") == "127.0.0.1"
         assert emulation.way_to(("192.0.2.1", 8471)) == ("192.0.2.1", 8471)
         assert "as root" in emulation.why_uncut()
-        assert emulation.told == [
+        assert emulation.notices == [
             "links are as fast as this machine: it does not allow network namespaces (Operation not permitted)"
         ]
         process = emulation.start("barn", [sys.executable, "-c", "pass"])
@@ -267,7 +267,7 @@ def test_a_site_takes_no_more_than_its_share_of_cores_and_its_group_goes_with_it
         assert (group / "cgroup.procs").read_text().split() == [str(process.pid)]
         bound = "cpu.cfs_quota_us" if found.version == 1 else "cpu.max"
         assert (group / bound).read_text().split()[0] == "5000"  # half of each period
-        assert emulation.told == ["cores that sites may take: 'barn' 0.5, 'cloud' 0.5; all others have this machine's "
+        assert emulation.notices == ["cores that sites may take: 'barn' 0.5, 'cloud' 0.5; all others have this machine's "
                                f"{len(os.sched_getaffinity(0))}"]  # fmt: skip
     finally:
         process.stdin.close()

@@ -2,7 +2,8 @@
 
 import pytest
 
-from headwater.cli.run import parse_lanes, run
+from headwater.cli.parameters import parse_lanes
+from headwater.cli.run import run
 from headwater.engine.lanes import child
 from headwater.errors import RunError
 

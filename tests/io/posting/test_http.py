@@ -19,6 +19,7 @@ from headwater.flow.guarantees import guarantees
 from headwater.io.dead import DeadLetterFolder
 from headwater.io.forwarding import sender
 from headwater.io.http.form import Form
+from headwater.io.http.poster import Poster, UnreachedError
 from headwater.io.http.uplink import HttpUplink
 from killed import killed_until
 from waiting import PATIENCE_S
@@ -93,6 +94,30 @@ def test_requests_that_were_taken_are_not_sent_again_because_a_later_one_was_not
     uplink.close()
     assert failures < 500
     assert server.taken() == list(range(200))
+
+
+@pytest.mark.parametrize("status", [422, 302, 500])
+def test_what_a_server_answers_is_told_and_never_obeyed_by_a_terminal(status):
+    class Hostile(BaseHTTPRequestHandler):
+        def do_POST(self):
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self.send_response(status, "gone\x1b[2J")
+            self.send_header("Location", "away\x1b[2J")
+            self.send_header("Content-Length", "5")
+            self.end_headers()
+            self.wfile.write(b"\x1b[31m")
+
+        def log_message(self, *said):
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Hostile) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        poster = Poster(io.Http(f"http://127.0.0.1:{server.server_port}/"))
+        with pytest.raises((InputError, UnreachedError), match=r"gone\\x1b\[2J: \\x1b\[31m") as told:
+            poster.post(b"{}", "application/json", "key")
+        poster.close()
+        server.shutdown()
+    assert str(told.value).isprintable()
 
 
 def test_head_and_body_of_a_request_are_one_piece(taking, monkeypatch):

@@ -18,10 +18,11 @@ from headwater import Flow, engine, io
 from headwater.errors import FlowError, InputError
 from headwater.flow.guarantees import guarantees
 from headwater.io.http.reader import WebhookReader
+from headwater.io.http.server import _Handler
 from headwater.io.log import SystemDisk
 from headwater_bench.servers.posting import posted as _post
 from killed import killed_until, running
-from waiting import PATIENCE_S
+from waiting import PATIENCE_S, hangs_up_on_who_drips
 
 LEVELS = {"sensor": str, "height": float}
 
@@ -182,6 +183,23 @@ def test_who_lacks_the_token_is_refused(serving):
     assert len(server.rows) == 1
 
 
+def test_what_a_browser_sends_for_a_page_of_somebody_else_is_refused_unless_it_knows_the_token(serving):
+    body, page = b'{"sensor": "a"}', {"Origin": "http://evil.example", "Sec_Fetch_Site": "cross-site"}
+    open_to_all, guarded = serving(), serving(token="s3cret")
+    rebound = {"Host": "evil.example:80", "Origin": "http://evil.example:80", "Sec_Fetch_Site": "same-origin"}
+    for foreign in (page, {"Origin": "null"}, {"Sec_Fetch_Site": "cross-site"}, rebound):
+        assert open_to_all.post(body, **foreign)[0] == 403
+    own = f"127.0.0.1:{open_to_all.reader.port}"
+    for sender in (
+        {},
+        {"Host": "plant.example"},
+        {"Host": own, "Origin": f"http://{own}", "Sec_Fetch_Site": "same-origin"},
+    ):
+        assert open_to_all.post(body, **sender)[0] == 200
+    assert guarded.post(body, Authorization="Bearer s3cret", **page)[0] == 200
+    assert (len(open_to_all.rows), len(guarded.rows)) == (3, 1)
+
+
 @pytest.mark.parametrize(
     ("given", "status", "told"),
     [
@@ -190,6 +208,7 @@ def test_who_lacks_the_token_is_refused(serving):
         ({"method": "PUT"}, 405, "by POST"),
         ({"Content_Encoding": "gzip"}, 415, "gzip"),
         ({"Content_Length": "x"}, 400, "Content-Length is a number"),
+        ({"Content_Length": "9" * 5000}, 400, "Content-Length is a number"),
         ({"Content_Length": "3", "Transfer_Encoding": "chunked"}, 400, "either Content-Length"),
         ({"body": b" " * 2000}, 413, "1,000 bytes"),
         ({"body": [b" " * 600, b" " * 600]}, 413, "1,000 bytes"),
@@ -200,6 +219,11 @@ def test_what_is_wrong_with_a_request_is_told(serving, given, status, told):
     answer, said = server.post(**{"body": b'{"sensor": "a"}', **given})
     assert (answer, told in said["error"]) == (status, True), said
     assert server.post(b'{"sensor": "a"}')[0] == 200
+
+
+def test_who_says_a_little_now_and_then_and_no_request_is_not_listened_to_for_long(serving, monkeypatch):
+    monkeypatch.setattr(_Handler, "timeout", 0.3)
+    assert hangs_up_on_who_drips(("127.0.0.1", serving().reader.port), b"POST / HTTP/1.1\r\nA: ")
 
 
 def test_a_full_buffer_is_told_at_once(serving):

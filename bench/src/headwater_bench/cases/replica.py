@@ -78,11 +78,11 @@ def fit(row: Row, *, seed: int = 0, steps: int = 400_000, starts: int = 4) -> Da
     yields = np.array([v + [0.0] * (width - len(v)) for v in variants])
     most = np.array([p + [0.0] * (width - len(p)) for p in peaks]) * (1 + PEAK_SPREAD) * row.sources / 1000
     kinds = np.repeat(np.arange(len(KINDS)), row.kinds)
-    found = [
+    runs = [
         _anneal(row.sources, row.sinks, kinds, choices, yields, most, row.busiest, row.output, steps, seed + start)
         for start in range(starts)
     ]
-    joined, kind, variant, _ = min(found, key=lambda f: f[3])
+    joined, kind, variant, _ = min(runs, key=lambda f: f[3])
     names = [[q for q in QUERIES if QUERIES[q].kind == k] for k in KINDS]
     queries = [names[k][v] for k, v in zip(kind.tolist(), variant.tolist(), strict=True)]
     edges = tuple((int(u), int(v)) for v in range(len(joined)) for u in np.flatnonzero(joined[:, v]))

@@ -327,10 +327,11 @@ def length(
 def spark(
     only: Annotated[
         list[str] | None,
-        typer.Option(help="etl, stats, pred, warm, keyed, native, latency or start; several by repeating"),
+        typer.Option(help="etl, stats, pred, kafka, warm, keyed, native, latency or start; several by repeating"),
     ] = None,
     way: Annotated[
-        list[str] | None, typer.Option(help="of programs: from text to files, or parquet to a table [default: both]")
+        list[str] | None,
+        typer.Option(help="of programs: from text to files, from parquet or kafka to a table [default: all]"),
     ] = None,
     messages: Annotated[int | None, typer.Option(help="messages in a run of a flow")] = None,
     sensors: Annotated[int | None, typer.Option(help="how many sensors they come from")] = None,
@@ -351,11 +352,12 @@ def backfill(
 
 @_experiment
 def cluster(
-    messages: Annotated[int | None, typer.Option(help="messages in a run [default: 600,000]")] = None,
+    flow: Annotated[str | None, typer.Option(help="etl, stats or pred [default: stats]")] = None,
+    messages: Annotated[int | None, typer.Option(help="messages in a run [default: 900,000]")] = None,
     repeats: Repeats = None,
 ) -> Options:
-    """STATS on a standalone cluster of two workers beside local[1] and one worker; one is killed, and a third joins."""
-    return {"messages": messages, "repeats": repeats}
+    """A flow on a standalone cluster of two workers beside local[1] and one worker; one is killed, and a third joins."""
+    return {"flow": flow, "messages": messages, "repeats": repeats}
 
 
 @_experiment

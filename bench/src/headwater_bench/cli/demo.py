@@ -128,14 +128,14 @@ def _print(answer: dict[str, Any]) -> None:
     for name in ("flow", "records in", "records out", "dead letters", "p50 ms", "p99 ms"):
         table.add_column(name, justify="left" if name == "flow" else "right")
     for name in ("etl", "stats", "pred"):
-        told = city[name]
-        out = ", ".join(f"{sink} {count:,}" for sink, count in told["records_out"].items())
-        latency = told["latency_ms"]
+        figures = city[name]
+        out = ", ".join(f"{sink} {count:,}" for sink, count in figures["records_out"].items())
+        latency = figures["latency_ms"]
         table.add_row(
             name,
-            f"{told['records_in']:,}",
+            f"{figures['records_in']:,}",
             out,
-            str(told["dead_letters"]),
+            str(figures["dead_letters"]),
             f"{latency['p50']:.1f}",
             f"{latency['p99']:.1f}",
         )
@@ -194,14 +194,14 @@ def _print_loop(answer: dict[str, Any]) -> None:
     table = Table(title="what each flow did", title_justify="left", header_style="bold")
     for name in ("flow", "records in", "per s", "records out", "p50 ms", "refused"):
         table.add_column(name, justify="left" if name == "flow" else "right")
-    for name, told in answer["flows"].items():
-        out = ", ".join(f"{sink} {count:,}" for sink, count in told["records_out"].items())
-        rate = f"{told['records_in'] / told['seconds']:,.0f}"
-        latency = told["latency_ms"].get("p50")
+    for name, figures in answer["flows"].items():
+        out = ", ".join(f"{sink} {count:,}" for sink, count in figures["records_out"].items())
+        rate = f"{figures['records_in'] / figures['seconds']:,.0f}"
+        latency = figures["latency_ms"].get("p50")
         shown = "-" if latency is None else f"{latency:,.1f}"
-        table.add_row(name, f"{told['records_in']:,}", rate, out, shown, str(told["dead_letters"]))
+        table.add_row(name, f"{figures['records_in']:,}", rate, out, shown, str(figures["dead_letters"]))
     console.print(table)
-    for name, told in answer["flows"].items():
-        for reason in told["refused"]:
+    for name, figures in answer["flows"].items():
+        for reason in figures["refused"]:
             console.print(f"{name} refused: {reason}", highlight=False)
     console.print(f"plot: {answer['output']}/loop.png, models: {answer['output']}/models, tables beside them")

@@ -31,10 +31,10 @@ def trained_on_spark(
     inputs: list[str] | None, output: Path | None, master: str | None, others: Mapping[str, Any]
 ) -> Report:
     """Train on the table that a user names, and keep the models in the folder that they name."""
-    given = [name for name, value in others.items() if value is not None and name != "trainer"]
-    if given:
+    options = [name for name, value in others.items() if value is not None and name != "trainer"]
+    if options:
         raise RunError(
-            f"--{given[0]} means nothing with riot:train on Spark: it trains once, on the table that is there"
+            f"--{options[0]} means nothing with riot:train on Spark: it trains once, on the table that is there"
         )
     named = os.environ.get("HEADWATER_RIOT_MODELS")
     folder = output or (Path(named) if named else None)
@@ -62,8 +62,8 @@ def show_training(report: Report, as_json: bool) -> None:
     print_report(report)
     for model in report.extra["models"]:
         facts = {name: value for name, value in model.items() if name not in ("file", "kind", "revision")}
-        told = ", ".join(f"{name.replace('_', ' ')} {value:.6g}" for name, value in facts.items())
-        console.print(f"{model['file']}: {told}", markup=False)
+        text = ", ".join(f"{name.replace('_', ' ')} {value:.6g}" for name, value in facts.items())
+        console.print(f"{model['file']}: {text}", markup=False)
 
 
 TRAIN = Job(_ABOUT, trained_on_spark, show_training)

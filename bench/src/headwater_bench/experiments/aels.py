@@ -133,7 +133,7 @@ def _case(
     rows = []
     answers = {name: solve(problem) for name, solve in STRATEGIES.items()}
     answers["best"] = best.solve(problem, Budget(time_s=5.0), prove=False)
-    for name, found in answers.items():
+    for name, placement in answers.items():
         row: dict[str, Any] = {
             "clouds": size[0],
             "sites": size[1],
@@ -145,25 +145,25 @@ def _case(
             "application": class_of_application(len(problem.steps)),
             "setting": setting,
             "strategy": name,
-            "seconds": found.seconds,
-            "status": found.status,
-            "aggregate_s": found.value,
-            "aggregate_without_windows_s": found.value - windows,
-            "reason": found.reason,
+            "seconds": placement.seconds,
+            "status": placement.status,
+            "aggregate_s": placement.value,
+            "aggregate_without_windows_s": placement.value - windows,
+            "reason": placement.reason,
         }
-        if name == "best" and found.device is not None:
-            row["predicted_s"] = latency_s(problem, found.device)
-            row["simulated_s"] = _played(problem, found)
-        if time_s is not None and found.device is not None:
-            row |= aels_played.played(problem, found.device, time_s)
+        if name == "best" and placement.device is not None:
+            row["predicted_s"] = latency_s(problem, placement.device)
+            row["simulated_s"] = _played(problem, placement)
+        if time_s is not None and placement.device is not None:
+            row |= aels_played.played(problem, placement.device, time_s)
         rows.append(row)
     return rows
 
 
-def _played(problem: Problem, found: Placement) -> float:
-    assert found.device is not None
+def _played(problem: Problem, placement: Placement) -> float:
+    assert placement.device is not None
     span_s = 20_000 / float(problem.rate_hz[list(problem.sources)].sum())
-    report = sim.run_queues(problem, found.device, sim.QueueOptions(seconds=span_s, warm_up=0.05))
+    report = sim.run_queues(problem, placement.device, sim.QueueOptions(seconds=span_s, warm_up=0.05))
     sinks = report.extra["sinks"].values()
     total = sum(s["records"] for s in sinks)
     return float(sum(s["simulated_s"] * s["records"] for s in sinks) / total) if total else 0.0
@@ -301,8 +301,10 @@ def _optimality(net: nets.Net, shapes: list[veith.Graph], reading: veith.Preset,
                 "gap": proof.gap,
             }
             for name, solve in STRATEGIES.items():
-                found = solve(problem)
-                row[name] = (found.value - proof.value) / (proof.value - windows) if found.device is not None else None
+                placement = solve(problem)
+                row[name] = (
+                    (placement.value - proof.value) / (proof.value - windows) if placement.device is not None else None
+                )
             out.append(row)
     return out
 

@@ -51,9 +51,9 @@ def run(
     """
     sizes = _SMALL if quick else nets.VEITH_SIZES
     topologies = sorted((_net(*size, seed=seed) for size in sizes), key=lambda row: row["devices"])
-    found = {name: sum(row["class"] == name for row in topologies) for name in CLASSES}
-    if not quick and found != CLASSES:
-        raise AssertionError(f"nets by class: {found}; the paper has {CLASSES}")
+    by_class = {name: sum(row["class"] == name for row in topologies) for name in CLASSES}
+    if not quick and by_class != CLASSES:
+        raise AssertionError(f"nets by class: {by_class}; the paper has {CLASSES}")
     reading = veith.preset(preset)
     drawn = [veith.setting(g, k, reading, seed=seed) for g in veith.graphs(seed) for k in range(veith.SETTINGS)]
     values = {name: _values(drawn, name) for name in RANGES}
@@ -64,7 +64,7 @@ def run(
             kind: sum(class_of_application(size) == kind for size in veith.SIZES)
             for kind in ("medium", "large", "extra-large")
         },
-        "nets_by_class": found,
+        "nets_by_class": by_class,
         "table_3": topologies,
         "table_4": [_parameter(name, values[name]) for name in RANGES],
     }

@@ -67,15 +67,15 @@ def _lower(rows: Sequence[dict[str, Any]], rival: str, kind: str) -> float | Non
     return 1 - own / other if both else None
 
 
-def lines(found: dict[str, Any]) -> list[str]:
+def lines(part: dict[str, Any]) -> list[str]:
     """Say it in words."""
-    if not found:
+    if not part:
         return []
     out = [
-        f"{found['placements']:,} placements played: latency {found['played_over_expected']:.4f} of what the model expects "
-        f"on average, {100 * found['within_2_percent']:.1f} % of them within 2 %"
+        f"{part['placements']:,} placements played: latency {part['played_over_expected']:.4f} of what the model expects "
+        f"on average, {100 * part['within_2_percent']:.1f} % of them within 2 %"
     ]
-    for rival, by_net in found["lower_than"].items():
+    for rival, by_net in part["lower_than"].items():
         cells = [
             f"{kind} {'-' if by_net[kind] is None else f'{100 * by_net[kind]:.0f} %'}"
             f" ({'-' if paper is None else f'{100 * paper:.0f} %'})"

@@ -40,7 +40,7 @@ def run(quick: bool = False, output: Path | None = None) -> dict[str, Any]:
         flat = _flat(here, _QUICK_RECORDS if quick else _RECORDS)
         paced = _paced(here, _RATE, 3 if quick else 20)
         cut = _cut(here, cut_s=3 if quick else 60, around_s=1 if quick else 5)
-    found = (flat, paced, cut)
+    parts = (flat, paced, cut)
     answer = {
         "encrypted": True,
         "batch": BATCH,
@@ -53,7 +53,7 @@ def run(quick: bool = False, output: Path | None = None) -> dict[str, Any]:
         "memory_mb": cut["memory_mb"],
         "caught_up_per_s": cut["caught_up_per_s"],
         "link_per_s": cut["link_per_s"],
-        **{what: sum(each[what] for each in found) for what in ("records", "lost", "twice", "wrong")},
+        **{what: sum(each[what] for each in parts) for what in ("records", "lost", "twice", "wrong")},
     }
     if output is not None:
         write_rows([answer], output / "bridge.csv")
@@ -68,13 +68,13 @@ class _Trial:
         command = [sys.executable, "-m", "headwater_bench.bridges.receiving", str(certificates), str(sent)]
         self._receiver = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         assert self._receiver.stdout is not None
-        said = self._receiver.stdout.readline()
-        if not said:
+        line = self._receiver.stdout.readline()
+        if not line:
             raise RunError("the receiver of the bridge did not start")
-        self.port = int(said)
+        self.port = int(line)
         self.link: Link | None = None
         self._links = Links(client=Identity.of(certificates, SENDER).client())
-        self._given: dict[str, Any] = {
+        self._options: dict[str, Any] = {
             "folder": folder,
             "room": Room(_ROOM if folder is None else 10**10),
             "linger_s": _WAIT_S,
@@ -84,7 +84,7 @@ class _Trial:
     def open(self, link: Link | None = None) -> None:
         """Begin to send, straight or over a link."""
         self.link, at = link, (self.port if link is None else link.port)
-        outlet = Outlet(BRIDGE, self._links, ("127.0.0.1", at), peer=RECEIVER, **self._given)
+        outlet = Outlet(BRIDGE, self._links, ("127.0.0.1", at), peer=RECEIVER, **self._options)
         self._writer = outlet.open(SCHEMA)
         self._writer.throttle = self._heed
 
@@ -123,11 +123,11 @@ class _Trial:
 
 @contextmanager
 def _trial(here: Path, sent: int, folder: Path | None = None) -> Iterator[_Trial]:
-    made = _Trial(here, sent, folder)
+    trial = _Trial(here, sent, folder)
     try:
-        yield made
+        yield trial
     finally:
-        made.close()
+        trial.close()
 
 
 def _flat(here: Path, count: int) -> dict[str, Any]:
@@ -137,8 +137,8 @@ def _flat(here: Path, count: int) -> dict[str, Any]:
         began_s = time.monotonic()
         for batch in batches(count):
             trial.send(batch)
-        found = trial.finish()
-    return {**found, "records_per_s": round(count / (found["last_s"] - began_s))}
+        figures = trial.finish()
+    return {**figures, "records_per_s": round(count / (figures["last_s"] - began_s))}
 
 
 def _paced(here: Path, rate: int, seconds: float) -> dict[str, Any]:
@@ -150,7 +150,7 @@ def _paced(here: Path, rate: int, seconds: float) -> dict[str, Any]:
         return trial.finish()
 
 
-def _send_at(rate: int, made: Iterator[Batch], send: Callable[[Batch], None], tick: Callable[[float], None]) -> float:
+def _send_at(rate: int, source: Iterator[Batch], send: Callable[[Batch], None], tick: Callable[[float], None]) -> float:
     """Send batches as they fall due; `tick` is called with the seconds since the first. Return when that was.
 
     A record is as old as since it was due: one that had to wait, because who sends was held up, shows it.
@@ -160,7 +160,7 @@ def _send_at(rate: int, made: Iterator[Batch], send: Callable[[Batch], None], ti
         passed_s = time.monotonic() - began_s
         tick(passed_s)
         while sent < passed_s * rate:
-            batch = next(made, None)
+            batch = next(source, None)
             if batch is None:
                 return began_s
             batch.stamps[:] = began_ns + round(1e9 * sent / rate)
@@ -186,12 +186,12 @@ def _cut(here: Path, cut_s: float, around_s: float) -> dict[str, Any]:
                 link.mend()
 
         began_s = _send_at(_CUT_RATE, batches(count), trial.send, tick)
-        found = trial.finish()
+        figures = trial.finish()
     return {
-        **found,
+        **figures,
         "cut_s": cut_s,
         "memory_mb": round(max(memory_mb) - memory_mb[0], 1),
-        "caught_up_per_s": _caught_up(found["came"], began_s, began_s + around_s + cut_s, count),
+        "caught_up_per_s": _caught_up(figures["came"], began_s, began_s + around_s + cut_s, count),
         "link_per_s": _link_speed(here, int(_CUT_RATE * cut_s)),
     }
 
@@ -218,8 +218,8 @@ def _link_speed(here: Path, backlog: int) -> int:
         for batch in batches(backlog):
             trial.send(batch)
         link.mend()
-        found = trial.finish()
-    took_s: float = found["last_s"] - found["first_s"]
+        figures = trial.finish()
+    took_s: float = figures["last_s"] - figures["first_s"]
     return round(backlog / max(took_s, 1e-3))
 
 

@@ -19,9 +19,9 @@ _PATIENCE_S = 20.0
 def broker() -> Iterator[str]:
     """Run a broker on a free port of this machine; yields its URL."""
     port = free_port()
-    found = shutil.which("mosquitto")
+    path = shutil.which("mosquitto")
     command = (
-        [found, "-p", str(port)] if found else [sys.executable, "-m", "headwater_bench.experiments.broker", str(port)]
+        [path, "-p", str(port)] if path else [sys.executable, "-m", "headwater_bench.experiments.broker", str(port)]
     )
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:

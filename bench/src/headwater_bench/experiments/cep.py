@@ -184,7 +184,7 @@ def _bounds(n: int) -> dict[str, Any]:
         "within 50 sec": (chain(3, "->", " within 50 sec"), {"cap": 2**60}),
         "no bound": (chain(3, "->"), {"cap": 2**60}),
     }
-    found = {}
+    figures = {}
     for name, (query, options) in cases.items():
         operator: Any = _operators(query, **options)[0]
         tenths = []
@@ -194,7 +194,7 @@ def _bounds(n: int) -> dict[str, Any]:
             for batch in batches:
                 operator.process(batch, 0)
             tenths.append(time.thread_time() - begin)
-        found[name] = {
+        figures[name] = {
             "records": n,
             "rate": round(n / sum(tenths)),
             "last_over_first": round(tenths[0] / tenths[-1], 3),
@@ -202,7 +202,7 @@ def _bounds(n: int) -> dict[str, Any]:
             "evicted": operator.evicted,
             "mb": round(operator.nbytes / 1e6, 1),
         }
-    return found
+    return figures
 
 
 def _stamped(start: int, stop: int) -> Iterator[Batch]:

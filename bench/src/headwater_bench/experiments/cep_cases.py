@@ -49,12 +49,12 @@ def _runs_of_three(heights: list[int]) -> Results:
 
 def _later_equals(heights: list[int]) -> Results:
     """Every level, with the next two that equal it, however late they come."""
-    found: Results = []
+    matches: Results = []
     for at, height in enumerate(heights):
         later = [b for b in heights[at + 1 :] if b == height][:2]
         if len(later) == 2:
-            found.append((height, *later))
-    return found
+            matches.append((height, *later))
+    return matches
 
 
 def _block_means(heights: list[int]) -> Results:
@@ -82,11 +82,11 @@ EXAMPLES = (
 def run(quick: bool = False, output: Path | None = None, *, seed: int = 0) -> dict[str, Any]:
     """Run the five queries over levels of a tank (`quick`: a quarter of them) and count the 45 replicas."""
     heights = _levels(LEVELS // 4 if quick else LEVELS, seed)
-    found = {example.name: _results(example, heights) for example in EXAMPLES}
+    results = {example.name: _results(example, heights) for example in EXAMPLES}
     answer: dict[str, Any] = {
         "levels": len(heights),
         "table_i": [
-            {"query": e.name, "text": _DEFINED + e.query, "results": len(found[e.name]), "as_expected": True}
+            {"query": e.name, "text": _DEFINED + e.query, "results": len(results[e.name]), "as_expected": True}
             for e in EXAMPLES
         ],
         "table_iii": [_row(dag) for dag in replica.shipped()],
@@ -95,7 +95,7 @@ def run(quick: bool = False, output: Path | None = None, *, seed: int = 0) -> di
         write_rows(answer["table_i"], output / "table1.csv")
         write_rows(answer["table_iii"], output / "table3.csv")
         (output / "cep-cases.txt").write_text(table(answer) + "\n")
-        _draw_queries(heights, found, output / "table1.png")
+        _draw_queries(heights, results, output / "table1.png")
         _draw_dags(answer["table_iii"], output / "table3.png")
     return answer
 
@@ -107,11 +107,11 @@ def _levels(count: int, seed: int) -> list[int]:
 
 
 def _results(example: Example, heights: list[int]) -> Results:
-    flow, kept = Flow("table I"), Collect()
+    flow, sink = Flow("table I"), Collect()
     flow.read("inStream", Items([{"height": h} for h in heights], {"height": int}))
-    flow.query("query", _DEFINED + example.query).write("out", kept)
+    flow.query("query", _DEFINED + example.query).write("out", sink)
     engine.run(flow)
-    got: Results = [tuple(record.values()) for record in kept.records]
+    got: Results = [tuple(record.values()) for record in sink.records]
     expected = example.expected(heights)
     # a pattern's matches come as they are completed, the loop's as they begin
     if len(got) != len(expected) or not np.allclose(sorted(got), sorted(expected), rtol=1e-9):
@@ -178,14 +178,14 @@ def table(answer: dict[str, Any]) -> str:
     )
 
 
-def _draw_queries(heights: list[int], found: dict[str, Results], path: Path) -> None:
+def _draw_queries(heights: list[int], answers: dict[str, Results], path: Path) -> None:
     """Draw the levels, means over them, and for the other queries how many results each level has."""
     fig, axes = figure(2, 3, 14, 6.5)
     panels = iter(axes.flat)
     levels = next(panels)
     levels.plot(heights, color="#9aa5b1", linewidth=0.8)
     levels.set(title=f"levels: {len(heights):,}", ylabel="height")
-    for (name, results), axis in zip(found.items(), panels, strict=True):
+    for (name, results), axis in zip(answers.items(), panels, strict=True):
         values, step = [result[0] for result in results], len(heights) / max(1, len(results))
         axis.set_title(f"{name}: {len(results):,} results")
         if "aggregate" in name:

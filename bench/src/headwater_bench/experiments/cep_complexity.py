@@ -37,25 +37,25 @@ def summary(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
     return {name: _fitted(points(rows, name)) for name in NAMES}
 
 
-def _fitted(found: list[tuple[float, float]]) -> dict[str, Any]:
-    seconds, work = (np.array(column) for column in zip(*found, strict=True)) if found else (np.zeros(0), np.zeros(0))
-    vary = len(found) > 2 and np.ptp(np.log(work)) > 0 and np.ptp(np.log(seconds)) > 0
+def _fitted(pairs: list[tuple[float, float]]) -> dict[str, Any]:
+    seconds, work = (np.array(column) for column in zip(*pairs, strict=True)) if pairs else (np.zeros(0), np.zeros(0))
+    vary = len(pairs) > 2 and np.ptp(np.log(work)) > 0 and np.ptp(np.log(seconds)) > 0
     return {
-        "cases": len(found),
-        "ns_per_step": 1e9 * statistics.median((seconds / work).tolist()) if found else None,
+        "cases": len(pairs),
+        "ns_per_step": 1e9 * statistics.median((seconds / work).tolist()) if pairs else None,
         "correlation": float(np.corrcoef(np.log(seconds), np.log(work))[0, 1]) if vary else None,
-        "least_s": float(seconds.min()) if found else None,
-        "most_s": float(seconds.max()) if found else None,
+        "least_s": float(seconds.min()) if pairs else None,
+        "most_s": float(seconds.max()) if pairs else None,
     }
 
 
-def lines(found: dict[str, Any]) -> list[str]:
+def lines(fits: dict[str, Any]) -> list[str]:
     """Say it in words."""
     return [
         f"{NAMES[name]}: {row['cases']} cases in {row['least_s']:.3g} to {row['most_s']:.3g} s, {row['ns_per_step']:.3g} ns "
         f"per step walked, correlation with the expected time "
         + ("-" if row["correlation"] is None else f"{row['correlation']:.3f}")
-        for name, row in found.items()
+        for name, row in fits.items()
         if row["cases"]
     ]
 
@@ -65,11 +65,11 @@ def draw(rows: Sequence[dict[str, Any]], path: Path) -> None:
     fig, axes = figure(1, 1, 6, 5)
     axis, ends = axes[0][0], [float("inf"), 0.0]
     for (name, label), mark in zip(NAMES.items(), ("o", "x"), strict=True):
-        found = points(rows, name)
-        if not found:
+        pairs = points(rows, name)
+        if not pairs:
             continue
-        per_step = _fitted(found)["ns_per_step"] / 1e9
-        observed, expected = [s for s, _ in found], [work * per_step for _, work in found]
+        per_step = _fitted(pairs)["ns_per_step"] / 1e9
+        observed, expected = [s for s, _ in pairs], [work * per_step for _, work in pairs]
         axis.plot(observed, expected, mark, label=label, alpha=0.6, markersize=5)
         ends = [min(ends[0], *observed), max(ends[1], *observed)]
     axis.plot(ends, ends, color="#999999", linestyle=":", linewidth=1)

@@ -161,31 +161,31 @@ def _case(dag: ghosh.Dag, rate: int, resources: str, seed: int, time_s: float, *
     return row
 
 
-def _edge_use(problem: Problem, found: Placement) -> float | None:
+def _edge_use(problem: Problem, placement: Placement) -> float | None:
     """The share of edge devices that host a vertex; the paper counts sources as queries (its figure 6 sums to |V|)."""
-    if found.device is None:
+    if placement.device is None:
         return None
     vm = len(problem.net) - 1
-    return len({int(d) for d in found.device if d != vm}) / vm
+    return len({int(d) for d in placement.device if d != vm}) / vm
 
 
-def _counts(problem: Problem, found: Placement) -> dict[str, int]:
+def _counts(problem: Problem, placement: Placement) -> dict[str, int]:
     """How many queries share an edge device with how many others, and how many are on the machine."""
-    if found.device is None:
+    if placement.device is None:
         return {}
     vm, out = len(problem.net) - 1, dict[str, int]()
-    hosted = found.device.tolist()
+    hosted = placement.device.tolist()
     for d in hosted:
         key = "vm" if d == vm else str(hosted.count(d))
         out[key] = out.get(key, 0) + 1
     return out
 
 
-def _played(problem: Problem, found: Placement) -> float | None:
-    assert found.device is not None
+def _played(problem: Problem, placement: Placement) -> float | None:
+    assert placement.device is not None
     busiest = float(problem.rate_hz.max())
     span_s = min(20.0, 200_000 / busiest)
-    report = sim.run_queues(problem, found.device, sim.QueueOptions(seconds=span_s))
+    report = sim.run_queues(problem, placement.device, sim.QueueOptions(seconds=span_s))
     sinks = report.extra["sinks"].values()
     total = sum(s["records"] for s in sinks)
     return float(sum(s["simulated_s"] * s["records"] for s in sinks) / total) if total else None

@@ -97,8 +97,8 @@ def _by_turns(times: int, measure: Callable[[int, bool], _T]) -> list[tuple[_T, 
 
 def _run(source: Source, count: int, folder: Path | None) -> Report:
     """Run ETL to its end, and look at its answer."""
-    kept: dict[str, Any] = {} if folder is None else {"checkpoint": folder, "every": "1 s"}
-    report = engine.run(etl(source), **kept)
+    options: dict[str, Any] = {} if folder is None else {"checkpoint": folder, "every": "1 s"}
+    report = engine.run(etl(source), **options)
     last = report.last
     if (
         last.records_in != count
@@ -143,8 +143,8 @@ def _flow(keys: int) -> Flow:
     """A step that keeps something of every key, and gives nothing."""
     flow = Flow("large")
     source = io.Generate(lambda numbers: {"k": numbers, "x": numbers + 1}, {"k": int, "x": int}, rate=1e9, count=keys)
-    kept = flow.read("read", source).key_by("k").scan("keep", _Numbers(), out={"k": int, "x": int})
-    kept.filter("none", col.x < 0).write("write", io.Collect())
+    stream = flow.read("read", source).key_by("k").scan("keep", _Numbers(), out={"k": int, "x": int})
+    stream.filter("none", col.x < 0).write("write", io.Collect())
     return flow
 
 

@@ -41,23 +41,23 @@ def run(
 ) -> dict[str, Any]:
     """Find the highest sustained rate of each flow on the engine, then offer shares of it to each runner in turns."""
     span = seconds or (1.8 if quick else 5.0)
-    for what, given, known in (("flow", flows, FLOWS), ("runner", on, RUNNERS)):
-        for name in given or ():
+    for what, names, known in (("flow", flows, FLOWS), ("runner", on, RUNNERS)):
+        for name in names or ():
             if name not in known:
                 raise RunError(f"there is no {what} {name!r}; known are {listed(known)}{suggestion(name, known)}")
     chosen = {name: FLOWS[name] for name in flows or FLOWS}
     for subject in chosen.values():
         compile_kernels(subject)
-    found = {name: highest_sustained(subject, span / _VISITS, _VISITS) for name, subject in chosen.items()}
-    highest = {name: each.rate_hz for name, each in found.items()}
+    results = {name: highest_sustained(subject, span / _VISITS, _VISITS) for name, subject in chosen.items()}
+    highest = {name: each.rate_hz for name, each in results.items()}
     for name, rate_hz in highest.items():
         if not rate_hz:
             raise RunError(f"{name} keeps no rate at all within {BOUND_MS:g} ms here; is the machine busy?")
     curves, attempts = _curves(chosen, highest, on or ["engine"], span / _VISITS)
     answer: dict[str, Any] = {"machine": machine(), "seconds": span, "visits": _VISITS}
     for (name, runner), curve in curves.items():
-        told = {**_answer(curve, highest[name]), "attempts": attempts[name], "restless": not found[name].is_sure}
-        answer[name if runner == "engine" else f"{name}.{runner}"] = told
+        row = {**_answer(curve, highest[name]), "attempts": attempts[name], "restless": not results[name].is_sure}
+        answer[name if runner == "engine" else f"{name}.{runner}"] = row
     if output is not None:
         output.mkdir(parents=True, exist_ok=True)
         _write(curves, highest, output)
@@ -137,11 +137,11 @@ def rises(visits: Sequence[Sequence[float]]) -> list[float]:
 def table(answer: dict[str, Any]) -> str:
     """Return the answer for people."""
     lines = [f"{'':18}{'highest/s':>12}{'delivered':>11}{'p99 ms':>9}{'dearer by':>11}{'beyond':>8}{'attempts':>10}"]
-    for name, found in answer.items():
-        if isinstance(found, dict):
+    for name, row in answer.items():
+        if isinstance(row, dict):
             lines.append(
-                f"{name:18}{found['highest_hz']:>12,}{found['delivered_min']:>11.3f}{found['p99_ms']:>9.1f}"
-                f"{found['cpu_per_record_rise']:>11.2f}{found['beyond']:>8.2f}{found['attempts']:>10}"
+                f"{name:18}{row['highest_hz']:>12,}{row['delivered_min']:>11.3f}{row['p99_ms']:>9.1f}"
+                f"{row['cpu_per_record_rise']:>11.2f}{row['beyond']:>8.2f}{row['attempts']:>10}"
             )
     lines.append(
         "delivered: least share below 100 %; p99: up to 80 %; dearer by: processor time per record over the next"
@@ -152,7 +152,7 @@ def table(answer: dict[str, Any]) -> str:
     lines.append(
         f"a highest rate was measured, {_ATTEMPTS} at most: one that is not kept, or below which one is not, is none"
     )
-    restless = [name for name, found in answer.items() if isinstance(found, dict) and found["restless"]]
+    restless = [name for name, row in answer.items() if isinstance(row, dict) and row["restless"]]
     if restless:
         lines.append(f"the machine was too restless to be sure of the highest rate of {', '.join(restless)}")
     return "\n".join(lines)

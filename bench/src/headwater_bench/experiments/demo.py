@@ -101,7 +101,7 @@ def city_on_mqtt(seconds: float, show: Callable[[Run], Any]) -> dict[str, Any]:
         for each in running.values():
             each.stop()
         reports = {name: each.wait() for name, each in running.items()}
-    return {"sent": sent.last.records_in, **{name: _told(report) for name, report in reports.items() if report}}
+    return {"sent": sent.last.records_in, **{name: _figures_of(report) for name, report in reports.items() if report}}
 
 
 def _city(url: str) -> list[Flow]:
@@ -110,13 +110,13 @@ def _city(url: str) -> list[Flow]:
     def heard(topic: str, who: str) -> Source:
         return Numbered(Mqtt(url, topic, text, payload="text", client_id=who))
 
-    def said(topic: str) -> Mqtt:
+    def publisher(topic: str) -> Mqtt:
         return Mqtt(url, topic, payload="text")
 
     whole = etl(heard("city/raw", "etl"))
     # the flow as it is, but for its last step: only the text goes out, since that is what the other two flows read
     flow = Flow.of_steps("etl", [each for each in whole.steps.values() if each.name != "publish"])
-    Stream(flow, "senml").select("payload", "senml").write("publish", said("city/clean"))
+    Stream(flow, "senml").select("payload", "senml").write("publish", publisher("city/clean"))
     return [flow, stats(heard("city/clean", "stats")), pred(heard("city/clean", "pred"))]
 
 
@@ -135,7 +135,7 @@ def _settle(run: Run, expected: int, patience_s: float = 5.0) -> None:
     time.sleep(0.3)
 
 
-def _told(report: Report) -> dict[str, Any]:
+def _figures_of(report: Report) -> dict[str, Any]:
     document = report.to_json()
     keys = ("records_in", "records_out", "dead_letters", "latency_ms")
     return {key: document[key] for key in keys}
@@ -154,27 +154,27 @@ def under_overload(output: Path) -> dict[str, Any]:
     An overload that turns out to be none, since the machine became faster, is played once more, from full speed.
     """
     watch = Watch()
-    found = highest_sustained(FLOWS["etl"], _TRIAL_S)
-    told = {"restless": not found.is_sure, "visits": found.visits, "others": watch.told().others}
-    scale = scale_of(found)
+    result = highest_sustained(FLOWS["etl"], _TRIAL_S)
+    conditions = {"restless": not result.is_sure, "visits": result.visits, "others": watch.report().others}
+    scale = scale_of(result)
     samples, played = _played(scale)
     if not is_overload(played["engine"]["phases"], scale):
         fastest_hz = max(phase["out_hz"] for phase in played["engine"]["phases"])
-        scale = Scale(max(found.full_hz, _MARGIN * fastest_hz), "full speed")
+        scale = Scale(max(result.full_hz, _MARGIN * fastest_hz), "full speed")
         samples, played = _played(scale)
     _write(samples, scale, output)
     return {
         "capacity_hz": round(scale.hz) if scale.name == "capacity" else None,
         "scale": scale._asdict(),
-        **told,
+        **conditions,
         "is_overload": is_overload(played["engine"]["phases"], scale),
         **played,
     }
 
 
-def scale_of(found: Found) -> Scale:
+def scale_of(result: Found) -> Scale:
     """Return what is taken for 100 %: the capacity, or where that was not found for sure, full speed, which is beyond it."""
-    return Scale(found.rate_hz, "capacity") if found.is_sure else Scale(found.full_hz, "full speed")
+    return Scale(result.rate_hz, "capacity") if result.is_sure else Scale(result.full_hz, "full speed")
 
 
 def is_overload(phases: list[dict[str, float]], scale: Scale) -> bool:
@@ -186,12 +186,12 @@ def _played(scale: Scale) -> tuple[dict[str, list[Sample]], dict[str, Any]]:
     """Play the act on both runners; return what was sampled, and what it comes to."""
     rates = step([(at, share * scale.hz) for at, share in ACT])
     samples: dict[str, list[Sample]] = {}
-    told: dict[str, Any] = {}
+    figures: dict[str, Any] = {}
     for on in ("engine", "threads"):
         report = engine.run(etl(generated("city", rates)), on=on, seconds=ACT_S, sample_s=_SAMPLE_S)
         samples[on] = [sample for sample in report.samples if sample.at_s <= ACT_S]
-        told[on] = {**_told(report), "phases": _phases(report.samples)}
-    return samples, told
+        figures[on] = {**_figures_of(report), "phases": _phases(report.samples)}
+    return samples, figures
 
 
 def _phases(samples: list[Sample]) -> list[dict[str, float]]:
@@ -216,9 +216,9 @@ def _phases(samples: list[Sample]) -> list[dict[str, float]]:
 
 def _write(samples: dict[str, list[Sample]], scale: Scale, output: Path) -> None:
     throughput, latency, lines = {}, {}, ["runner,second,messages_per_s,p99_ms,waiting"]
-    for on, taken in samples.items():
+    for on, run_samples in samples.items():
         times, rates, p99s = [], [], []
-        for before, now in pairwise(taken):
+        for before, now in pairwise(run_samples):
             if now.at_s - before.at_s < _SAMPLE_S / 2:
                 continue  # the last comes when the run ends
             out = (sum(now.records_out.values()) - sum(before.records_out.values())) / 2

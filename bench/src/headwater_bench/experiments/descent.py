@@ -68,7 +68,7 @@ def descended(is_kept: Callable[[float], bool], full_speed: Callable[[], float],
     for number in range(1, SEARCHES + 1):
         full_hz = max(full_hz, full_speed(), full_speed())  # others only slow it down
         search = _Search(is_kept, full_hz, limit - visits, 0.0 if number == SEARCHES else PLAUSIBLE)
-        rate_hz, is_over = search.found()
+        rate_hz, is_over = search.result()
         visits, kept_hz = visits + search.visits, max(kept_hz, rate_hz)
         full_hz = max(full_hz, full_speed())  # now as well: both at first may have been in one bad moment
         if is_over:
@@ -97,7 +97,7 @@ class _Search:
     def visits(self) -> int:
         return self._kept.total() + self._missed.total()
 
-    def found(self) -> tuple[float, bool]:
+    def result(self) -> tuple[float, bool]:
         """Return the highest rate that was kept, 0 for none, and whether the search came to its end."""
         try:
             return self._rate_hz(self._searched()), True
@@ -117,7 +117,7 @@ class _Search:
     def _descended(self) -> int:
         """Go down from the top, each rate once, to the first that is kept."""
         step = 0
-        while not self._asked(step):
+        while not self._try(step):
             step += 1
             if self._rate_hz(step) < self._least_hz:
                 raise _SpentError
@@ -140,15 +140,15 @@ class _Search:
             if any(self._missed[each] >= BELIEVED_BELOW for each in left):
                 return False
             for each in left:
-                self._asked(each)
+                self._try(each)
         return True
 
     def _is_kept_in(self, step: int, times: int) -> bool:
         while self._kept[step] < times and self._missed[step] < BELIEVED:
-            self._asked(step)
+            self._try(step)
         return self._kept[step] >= (times if self._missed[step] < BELIEVED else TWICE)
 
-    def _asked(self, step: int) -> bool:
+    def _try(self, step: int) -> bool:
         if self._rate_hz(step) < 1 or self.visits >= self._limit:
             raise _SpentError
         is_kept = self._is_kept(self._rate_hz(step))

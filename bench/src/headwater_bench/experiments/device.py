@@ -38,12 +38,12 @@ def run(
     configs = {config.name: config for config in cep_queries.configs()}
     steady = [_at_rate(configs[name], rate, span) for name in (STEADY[:2] if quick else STEADY) for rate in RATES]
     pings, transfers = loopback.pings_s(200 if quick else 2_000), loopback.bandwidths_bps(5 if quick else 20, 32)
-    found = energy.meter()
+    meter = energy.meter()
     answer: dict[str, Any] = {
         "machine": machine.name(),
         "records": count,
         "seconds": span,
-        "energy": {"readable": not isinstance(found, str)} | ({"why": found} if isinstance(found, str) else {}),
+        "energy": {"readable": not isinstance(meter, str)} | ({"why": meter} if isinstance(meter, str) else {}),
         "peak": [_at_peak(name, row) for name, row in peak.items()],
         "steady": steady,
         "links": {

@@ -47,9 +47,9 @@ def run(
     violations: list[dict[str, Any]] = []
     began_s = time.perf_counter()
     pieces = [chosen[at : at + _PIECE] for at in range(0, len(chosen), _PIECE)]
-    for counted, found in _spread(pieces, jobs or whole_cores()):
+    for counted, more in _spread(pieces, jobs or whole_cores()):
         counts += counted
-        violations += found
+        violations += more
     if output is not None:
         write_rows(violations, output / "faults.csv")
     if violations:

@@ -114,18 +114,18 @@ def _wait_for_cache(run_etl: list[str]) -> None:
 
 def _slow_run(arguments: list[str]) -> dict[str, float]:
     """Run ETL as a user does, at a low rate: what `_started` tells, and its p99."""
-    with tempfile.TemporaryFile() as said:
-        found = _started([sys.executable, "-c", _MAIN, *arguments], watch_s=(2.0, 5.0), said=said)
-        said.seek(0)
-        return {**found, "p99_ms": json.load(said)["latency_ms"]["p99"]}
+    with tempfile.TemporaryFile() as output:
+        figures = _started([sys.executable, "-c", _MAIN, *arguments], watch_s=(2.0, 5.0), stdout=output)
+        output.seek(0)
+        return {**figures, "p99_ms": json.load(output)["latency_ms"]["p99"]}
 
 
 def _started(
-    command: list[str], watch_s: tuple[float, float] = (0.0, 0.0), said: IO[bytes] | int = subprocess.DEVNULL
+    command: list[str], watch_s: tuple[float, float] = (0.0, 0.0), stdout: IO[bytes] | int = subprocess.DEVNULL
 ) -> dict[str, float]:
     """Run a command; return its peak memory, its time and, between two moments, its share of a processor."""
     began = time.perf_counter()
-    process = subprocess.Popen(command, stdout=said)
+    process = subprocess.Popen(command, stdout=stdout)
     peak, spent = 0.0, [0.0, 0.0]
     while process.poll() is None:
         peak = max(peak, _peak_mb(process.pid))
@@ -193,29 +193,29 @@ def _cold_run() -> dict[str, float]:
             check=True,
         )
         seconds = time.perf_counter() - began
-    told = json.loads(done.stdout)
-    delivered = told["records_out"]["publish"] / (_FAST_HZ * _FAST_S)
-    return {"p99_ms": told["latency_ms"]["p99"], "delivered": delivered, "seconds": seconds}
+    report = json.loads(done.stdout)
+    delivered = report["records_out"]["publish"] / (_FAST_HZ * _FAST_S)
+    return {"p99_ms": report["latency_ms"]["p99"], "delivered": delivered, "seconds": seconds}
 
 
 def install_bytes(name: str) -> int:
     """Return what a package and all that it needs without extras takes on disk."""
-    found: dict[str, Distribution] = {}
-    _gather(name, found)
-    return sum(_size(each) for each in found.values())
+    packages: dict[str, Distribution] = {}
+    _gather(name, packages)
+    return sum(_size(each) for each in packages.values())
 
 
-def _gather(name: str, found: dict[str, Distribution]) -> None:
+def _gather(name: str, packages: dict[str, Distribution]) -> None:
     key = re.sub(r"[-_.]+", "-", name).lower()
-    if key in found:
+    if key in packages:
         return
     try:
-        found[key] = distribution(name)
+        packages[key] = distribution(name)
     except PackageNotFoundError:
         return  # for another system, or another Python
-    for wanted in found[key].requires or ():
-        if "extra ==" not in wanted:
-            _gather(re.split(r"[^A-Za-z0-9._-]", wanted)[0], found)
+    for requirement in packages[key].requires or ():
+        if "extra ==" not in requirement:
+            _gather(re.split(r"[^A-Za-z0-9._-]", requirement)[0], packages)
 
 
 def _size(package: Distribution) -> int:
@@ -228,7 +228,7 @@ def _size(package: Distribution) -> int:
 
 def table(answer: dict[str, Any]) -> str:
     """Return the answer for people."""
-    told = {
+    labels = {
         "etl_mb": "MB resident at most, RIoTBench ETL at 1,000 messages/s",
         "trivial_mb": "MB resident at most, one filter",
         "help_mb": "MB resident at most, headwater --help",
@@ -241,4 +241,4 @@ def table(answer: dict[str, Any]) -> str:
         "p99_ms_at_1000": "ms, p99 of that",
         "install_mb": "MB on disk, a base install without Python",
     }
-    return "\n".join(f"{answer[name]:>9} {what}" for name, what in told.items())
+    return "\n".join(f"{answer[name]:>9} {what}" for name, what in labels.items())

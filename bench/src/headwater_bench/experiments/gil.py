@@ -44,10 +44,10 @@ def trials(plan: Mapping[str, Any]) -> list[Trial]:
     if not COMPILED:
         raise RunError("kernels that keep the lock need Numba: pip install numba")
     with Popen([sys.executable, "-c", _PROGRAM], stdin=PIPE, stdout=PIPE, text=True) as child:
-        said, _ = child.communicate(json.dumps(dict(plan)))
+        output, _ = child.communicate(json.dumps(dict(plan)))
     if child.returncode:
         raise RunError(f"the process whose kernels keep the lock ended with {child.returncode}; see what it wrote")
-    return [Trial(**each) for each in json.loads(said.splitlines()[-1])]
+    return [Trial(**each) for each in json.loads(output.splitlines()[-1])]
 
 
 def main() -> None:
@@ -56,5 +56,5 @@ def main() -> None:
 
     plan = Plan(**json.load(sys.stdin))
     keep_lock()
-    made = [asdict(trial) | {"kernels": "keep"} for trial in swept(plan)]
-    sys.stdout.write(json.dumps(made) + "\n")
+    rows = [asdict(trial) | {"kernels": "keep"} for trial in swept(plan)]
+    sys.stdout.write(json.dumps(rows) + "\n")

@@ -19,10 +19,10 @@ _NAMES = ("senml", "keyed", "state", "etl", "stats", "pred", "vectors", "buckets
 
 def folder() -> Path:
     """Return where the programs are."""
-    found = Path(__file__).parents[3] / "spark"
-    if not found.is_dir():
-        raise RunError(f"the handwritten programs are not in {found}: this experiment runs in the source tree")
-    return found
+    place = Path(__file__).parents[3] / "spark"
+    if not place.is_dir():
+        raise RunError(f"the handwritten programs are not in {place}: this experiment runs in the source tree")
+    return place
 
 
 def programs(spark: Any) -> SimpleNamespace:
@@ -30,14 +30,14 @@ def programs(spark: Any) -> SimpleNamespace:
     where = folder()
     sys.path.insert(0, str(where))
     try:
-        found = {name: importlib.import_module(name) for name in _NAMES}
+        modules = {name: importlib.import_module(name) for name in _NAMES}
     finally:
         sys.path.remove(str(where))
     for name in _NAMES:
         spark.sparkContext.addPyFile(str(where / f"{name}.py"))
     # a union of two stages with state is safe here: neither follows the other
     spark.conf.set("spark.sql.streaming.unsupportedOperationCheck", "false")
-    return SimpleNamespace(**found)
+    return SimpleNamespace(**modules)
 
 
 def records(spark: Any, folder: Path, schema: str, files: int = 1000) -> Any:

@@ -68,8 +68,8 @@ def run(
             assert report is not None
             assert report.dead_letters == report.left == 0
             records, stops = records + report.last.records_in, stops + 1
-            made = report.extra["checkpoints"]
-            complete, failed = complete + made["complete"], failed + made["failed"]
+            checkpoints = report.extra["checkpoints"]
+            complete, failed = complete + checkpoints["complete"], failed + checkpoints["failed"]
             gc.collect()
     grown = _grown(looks)
     answer = {
@@ -141,5 +141,5 @@ def _range(looks: Sequence[Look], name: str) -> list[float]:
 
 
 def _grown(looks: Sequence[Look]) -> list[str]:
-    found = {name: _range(looks, name) for name in Look.__slots__ if name != "event_h"}
-    return [name for name, (_, middle, last) in found.items() if last > _MORE * middle]
+    ranges = {name: _range(looks, name) for name in Look.__slots__ if name != "event_h"}
+    return [name for name, (_, middle, last) in ranges.items() if last > _MORE * middle]

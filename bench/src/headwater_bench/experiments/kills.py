@@ -48,7 +48,7 @@ def run(
     Servers are started here, unless a URL of a PostgreSQL database or brokers of Kafka are given; to be quick those two are
     left out. `case` is parts of names of cases: those alone are run.
     """
-    wanted = kills or (QUICK if quick else LONG if long else ALL)
+    needed = kills or (QUICK if quick else LONG if long else ALL)
     chance = random.Random(1 if seed is None else seed)
     folder = Path(tempfile.mkdtemp(prefix="headwater-kills-"))
     began_s = time.monotonic()
@@ -61,7 +61,7 @@ def run(
                 shutil.rmtree(folder / f"round-{number}")
                 points += played.points
                 rows.append(_row(number, each.name, played))
-                if sum(row["kills"] for row in rows) >= wanted:
+                if sum(row["kills"] for row in rows) >= needed:
                     break
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -105,32 +105,32 @@ def cases(servers: Servers) -> list[Killed]:
         sources.append(origins.Kafka(servers.kafka))
         sinks.append(targets.Kafka(servers.kafka))
     of_all_kinds: list[Killed] = [Everything(), Everything(parallel=2), Everything(lanes=2)]
-    made = origins.Generator()
-    return [*of_all_kinds, *(Case(each, text) for each in sources), *(Case(made, each) for each in sinks)]
+    generator = origins.Generator()
+    return [*of_all_kinds, *(Case(each, text) for each in sources), *(Case(generator, each) for each in sinks)]
 
 
 def _chosen(servers: Servers, folder: Path, names: Sequence[str]) -> list[Killed]:
-    known = cases(servers)
-    found = [each for each in known if not names or any(name in each.name for name in names)]
-    if not found:
-        raise FlowError(f"no case is called {listed(names)}; cases are {listed(each.name for each in known)}")
-    for number, each in enumerate(found):
+    available = cases(servers)
+    chosen = [each for each in available if not names or any(name in each.name for name in names)]
+    if not chosen:
+        raise FlowError(f"no case is called {listed(names)}; cases are {listed(each.name for each in available)}")
+    for number, each in enumerate(chosen):
         each.rehearse(folder / f"rehearsed-{number}")
-    return found
+    return chosen
 
 
 def _row(number: int, case: str, played: Round) -> dict[str, Any]:
-    found = played.found
+    discrepancy = played.discrepancy
     return {
         "round": number,
         "case": case,
         "kills": played.kills,
         "kills_while_checkpointing": played.while_checkpointing,
-        "lost": found.lost,
-        "twice": found.twice,
-        "again": found.again,
-        "state": found.state,
-        "why": "; ".join(found.why),
+        "lost": discrepancy.lost,
+        "twice": discrepancy.twice,
+        "again": discrepancy.again,
+        "state": discrepancy.state,
+        "why": "; ".join(discrepancy.why),
     }
 
 

@@ -96,15 +96,15 @@ def _flow(name: str, count: int, publish: Sink | None) -> Flow:
 
 def _check_same(name: str, count: int) -> None:
     """Raise unless two lanes publish what one publishes, in the same order for each sensor where the flow has one."""
-    said = []
+    outputs = []
     for lanes in (1, 2):
         sink = io.Collect()
         engine.run(_flow(name, count, sink), lanes=lanes)
-        said.append(sink.records)
-    one, two = ([_determined(name, row) for row in rows] for rows in said)
+        outputs.append(sink.records)
+    one, two = ([_determined(name, row) for row in rows] for rows in outputs)
     if Counter(one) != Counter(two):
         raise AssertionError(f"{name}: two lanes published something else than one")
-    if name in ("stats", "stats wide") and _by_sensor(said[0]) != _by_sensor(said[1]):
+    if name in ("stats", "stats wide") and _by_sensor(outputs[0]) != _by_sensor(outputs[1]):
         raise AssertionError(f"{name}: two lanes published the results of a sensor in another order than one")
 
 
@@ -115,10 +115,10 @@ def _determined(name: str, row: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def _by_sensor(rows: list[dict[str, Any]]) -> dict[Any, list[Any]]:
-    found: dict[Any, list[Any]] = defaultdict(list)
+    by_sensor: dict[Any, list[Any]] = defaultdict(list)
     for row in rows:
-        found[row[CITY.id], row.get("obs"), row["kind"]].append(row["msg"])
-    return found
+        by_sensor[row[CITY.id], row.get("obs"), row["kind"]].append(row["msg"])
+    return by_sensor
 
 
 def lap(name: str, lanes: int, count: int) -> Lap:
@@ -155,11 +155,11 @@ def apart(name: str, count: int, times: int) -> float:
             assert each.stdout is not None
             if each.stdout.readline() != "ready\n":
                 raise RunError(f"a program that was to run {name} beside this one did not start; see what it wrote")
-        rates = [(_told(both[:1]), _told(both)) for _ in range(times)]
+        rates = [(_lap_hz(both[:1]), _lap_hz(both)) for _ in range(times)]
     return statistics.median(beside for _, beside in rates) / statistics.median(alone for alone, _ in rates)
 
 
-def _told(programs: Sequence[Popen[str]]) -> float:
+def _lap_hz(programs: Sequence[Popen[str]]) -> float:
     """Let programs run a lap at the same time; return their rates together."""
     for each in programs:
         assert each.stdin is not None
@@ -207,15 +207,15 @@ def table(answer: dict[str, Any]) -> str:
     rows = [
         (
             name,
-            f"{found['one_hz']:,}",
-            f"{found['two_hz']:,}",
-            found["two_over_one"],
-            found["one_us"],
-            " ".join(map(str, found["two_us"])),
-            found["by_processor_time"],
-            found["apart"],
+            f"{row['one_hz']:,}",
+            f"{row['two_hz']:,}",
+            row["two_over_one"],
+            row["one_us"],
+            " ".join(map(str, row["two_us"])),
+            row["by_processor_time"],
+            row["apart"],
         )
-        for name, found in ((name, answer[name]) for name in FLOWS if name in answer)
+        for name, row in ((name, answer[name]) for name in FLOWS if name in answer)
     ]
-    said = f"each {answer['repeats']} times, by turns; {answer['machine']}; load {answer['load']}"
-    return "\n".join([*text_table(head, rows), said])
+    note = f"each {answer['repeats']} times, by turns; {answer['machine']}; load {answer['load']}"
+    return "\n".join([*text_table(head, rows), note])

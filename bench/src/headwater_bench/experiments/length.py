@@ -83,7 +83,7 @@ def _curve(name: str, places: Sequence[int]) -> list[Mark]:
         raise AssertionError(f"{name}: {report.last.records_in} in, {report.dead_letters} dead, {report.left} left")
     return [
         Mark(name, place, round(1e6 * (cpu - cpu_before) / (place - before), 4), round(rss, 1))
-        for (before, cpu_before, _), (place, cpu, rss) in pairwise(watch.seen)
+        for (before, cpu_before, _), (place, cpu, rss) in pairwise(watch.readings)
     ]
 
 
@@ -97,7 +97,7 @@ class Watch:
 
     def __init__(self, places: Sequence[int]) -> None:
         self._places, self._lock = list(places), threading.Lock()
-        self.seen: list[tuple[int, float, float]] = []  #: message, processor time in s, memory in MB
+        self.readings: list[tuple[int, float, float]] = []  #: message, processor time in s, memory in MB
 
     def open(self, schema: Schema) -> Watch:
         """Watch through one more writer."""
@@ -107,7 +107,7 @@ class Watch:
         """Look if the batch reaches the next place."""
         with self._lock:
             while self._places and batch["msg"][-1] >= self._places[0]:
-                self.seen.append((self._places.pop(0), time.process_time(), _rss_mb()))
+                self.readings.append((self._places.pop(0), time.process_time(), _rss_mb()))
 
     def close(self) -> None:
         """Nothing to release."""

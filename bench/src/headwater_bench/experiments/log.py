@@ -33,12 +33,12 @@ def run(quick: bool = False, output: Path | None = None) -> dict[str, Any]:
 
 
 def _measured(folder: Path, batches: int) -> dict[str, Any]:
-    made = [_batch(number) for number in range(16)]
+    samples = [_batch(number) for number in range(16)]
     log = Log(folder, sync_every_s=_SYNC_MS / 1000)
     written, syncs, synced = 0, 0, 0
     began = time.perf_counter()
     for number in range(batches):
-        form = pack(made[number % 16])
+        form = pack(samples[number % 16])
         log.append(form, records=_BATCH)
         written = crc32(form, written)
         syncs, synced = syncs + (log.synced != synced), log.synced

@@ -75,7 +75,7 @@ def run(output: Path, *, tell: Tell = lambda text: None, rate: float = RATE_HZ) 
         _play(url, city, output, story, runs, tell)
         story.note("end")
         tell("stopping")
-    return _told(story, {name: run.wait() for name, run in runs.items()}, forecasts, output)
+    return _figures(story, {name: run.wait() for name, run in runs.items()}, forecasts, output)
 
 
 @contextmanager
@@ -99,17 +99,17 @@ def _edge(url: str, city: TurningCity, forecasts: Collect) -> dict[str, Any]:
     # the flow as it is, but for its last step: only the text goes out, since that is what the others read
     clean = Flow.of_steps("etl", [each for each in whole.steps.values() if each.name != "publish"])
     Stream(clean, "senml").select("payload", "senml").write("publish", Mqtt(url, "city/clean", payload="text"))
-    told = pred(_heard(url, "city/clean"), updates=announcements(url, "city/models"), forecasts=forecasts)
-    return {"edge etl": engine.start(clean), "edge pred": engine.start(told, sample_s=0.5)}
+    prediction = pred(_heard(url, "city/clean"), updates=announcements(url, "city/models"), forecasts=forecasts)
+    return {"edge etl": engine.start(clean), "edge pred": engine.start(prediction, sample_s=0.5)}
 
 
 def _cloud(url: str, city: TurningCity, output: Path, stack: ExitStack) -> dict[str, Any]:
     """Start Spark: ETL into a table that lies in folders by place, STATS into another."""
     from headwater import spark
 
-    kept = ParquetTable(output / "table", by="location")
+    table = ParquetTable(output / "table", by="location")
     flows = {
-        "spark etl": etl(_heard(url, "city/clean"), notes=notes_of(CITY, city.ids), wide=True, insert=kept),
+        "spark etl": etl(_heard(url, "city/clean"), notes=notes_of(CITY, city.ids), wide=True, insert=table),
         "spark stats": stats(_heard(url, "city/clean"), publish=ParquetTable(output / "stats", by="kind")),
     }
     runs = {}
@@ -138,15 +138,15 @@ def _play(url: str, city: TurningCity, output: Path, story: _Story, runs: dict[s
     def in_table() -> int:
         return int(runs["spark etl"].sample().records_out.get("insert", 0))
 
-    def taken() -> int:
+    def loaded_count() -> int:
         return int(runs["edge pred"].sample().steps["load"].records_out)
 
     def learn(span: Span, name: str) -> bool:
-        before, began = taken(), time.monotonic()
+        before, began = loaded_count(), time.monotonic()
         story.note(f"{name} trains")
         story.trained.append(trainer.train(span))
         story.training_s.append(time.monotonic() - began)
-        if not reached(lambda: taken() >= before + 2):
+        if not reached(lambda: loaded_count() >= before + 2):
             return False
         story.note(f"{name} is used")
         time.sleep(WATCH_S)
@@ -179,7 +179,7 @@ def _send_bad_models(url: str, models: list[Model]) -> None:
     writer.close()
 
 
-def _told(story: _Story, reports: dict[str, Any], forecasts: Collect, output: Path) -> dict[str, Any]:
+def _figures(story: _Story, reports: dict[str, Any], forecasts: Collect, output: Path) -> dict[str, Any]:
     series = errors_by_second(forecasts.batches, story.moments["start"])
     shown = ("sensors", "edge pred", "spark etl")
     counts = {name: counts_over_time(reports[name], story.ages_s[name]) for name in shown}

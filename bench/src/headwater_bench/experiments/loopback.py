@@ -32,7 +32,7 @@ def pings_s(count: int) -> list[float]:
 
 def bandwidths_bps(count: int, megabytes: int) -> list[float]:
     """Bits per second of transfers to another thread of this machine, over TCP on loopback."""
-    block, found = bytes(2**20), []
+    block, rates_bps = bytes(2**20), []
     for _ in range(count):
         with _Peer(_counted) as link:
             began = time.perf_counter()
@@ -40,10 +40,10 @@ def bandwidths_bps(count: int, megabytes: int) -> list[float]:
                 link.sendall(block)
             link.shutdown(socket.SHUT_WR)
             arrived = int.from_bytes(_received(link, 8), "big")
-            found.append(8 * arrived / (time.perf_counter() - began))
+            rates_bps.append(8 * arrived / (time.perf_counter() - began))
         if arrived != megabytes * 2**20:
             raise AssertionError(f"{megabytes * 2**20} bytes were sent and {arrived} arrived")
-    return found
+    return rates_bps
 
 
 class _Peer:

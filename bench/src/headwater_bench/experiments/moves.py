@@ -50,9 +50,9 @@ def run(
     tell: Callable[[str], None] = lambda text: None,
 ) -> dict[str, Any]:
     """Move steps at random moments, half of the time with a fault; `calm` leaves the faults out."""
-    wanted = moves or (8 if quick else 200)
+    count = moves or (8 if quick else 200)
     chance, has_spark = Random(seed), find_spec("pyspark") is not None
-    folder, kept = Path(tempfile.mkdtemp(prefix="headwater-moves-", dir=Path.cwd())), ""
+    folder, place = Path(tempfile.mkdtemp(prefix="headwater-moves-", dir=Path.cwd())), ""
     try:
         farm = Farm(folder, _RATE, _EVERY, spark=has_spark)
         rows: list[dict[str, Any]] = []
@@ -64,28 +64,28 @@ def run(
             uncut = farm.why_uncut()
             possible = [fault for fault in FAULTS if not (uncut and fault in LINK_FAULTS)]
             faults = cycle(chance.sample(possible, len(possible)))  # so that each kind comes as often as any other
-            for number in range(wanted):
+            for number in range(count):
                 rows.append(_moved(farm, chance, number, None if calm else faults, has_spark=has_spark))
-                tell(f"move {number + 1} of {wanted}: {_told(rows[-1])}")
+                tell(f"move {number + 1} of {count}: {_text(rows[-1])}")
             tell("the stream ends")
             records = farm.finish(2.0)
         except BaseException as error:
-            kept = _kept(folder, output)
-            said = f"after {len(rows)} of {wanted} moves of --seed {seed}: {error}; what is left of it is in {kept}"
-            tell(said)
+            place = _keep(folder, output)
+            message = f"after {len(rows)} of {count} moves of --seed {seed}: {error}; what is left of it is in {place}"
+            tell(message)
             if isinstance(error, Exception):
-                raise RunError(said) from error
+                raise RunError(message) from error
             raise
         finally:
             farm.close()
         tell("the same on one engine, to compare")
         engine.run(find_flow(f"{folder / 'readings.py'}:undisturbed"))
-        found = compared(folder / "moved", folder / "undisturbed", records)
+        verdict = compared(folder / "moved", folder / "undisturbed", records)
         waits = waits_s(folder / "moved")
-        told = different(folder / "moved", folder / "undisturbed") if found != (0, 0, True) else []
-        kept = _kept(folder, output) if told else ""
+        mismatches = different(folder / "moved", folder / "undisturbed") if verdict != (0, 0, True) else []
+        place = _keep(folder, output) if mismatches else ""
     finally:
-        if not kept:
+        if not place:
             shutil.rmtree(folder, ignore_errors=True)
     usual = usual_s(waits, calm_between)
     for row in rows:
@@ -97,15 +97,15 @@ def run(
     answer = {
         "moves": len(rows),
         "seed": seed,
-        "kept": kept,
+        "kept": place,
         "faults": {fault: sum(row["fault"] == fault for row in rows) for fault in FAULTS},
         "links_uncut": uncut,
         "undone": sum(bool(row["undone"]) for row in rows),
         "records": records,
-        "lost": found.lost,
-        "twice": found.twice,
-        "state_equal": found.state_equal,
-        "different": told,
+        "lost": verdict.lost,
+        "twice": verdict.twice,
+        "state_equal": verdict.state_equal,
+        "different": mismatches,
         "usual_ms": round(1000 * usual, 1),
         "gap_ms": {"p50": statistics.median(calm_gaps), "max": calm_gaps[-1]} if calm_gaps else {},
         "spark": sum(bool(row["spark"]) for row in rows),
@@ -117,7 +117,7 @@ def run(
     return answer
 
 
-def _kept(folder: Path, output: Path | None) -> str:
+def _keep(folder: Path, output: Path | None) -> str:
     """Keep all that tells why something went wrong, where it is or beside the results; return where."""
     if output is None:
         return str(folder)
@@ -131,7 +131,7 @@ def _note(farm: Farm, what: dict[str, Any]) -> None:
         file.write(json.dumps(what) + "\n")
 
 
-def _told(row: dict[str, Any]) -> str:
+def _text(row: dict[str, Any]) -> str:
     fault = row["fault"]
     amid = f", over a {fault}" if fault in LINK_FAULTS else f", the {fault} killed" if fault else ""
     came = f"undone: {row['undone']}" if row["undone"] else f"parts stood still for {row['stopped_ms']:g} ms"
@@ -190,8 +190,10 @@ def table(answer: dict[str, Any]) -> str:
             f"most; usual are {answer['usual_ms']:g} ms"
         )
     if answer["spark"]:
-        told = answer["spark_gap_ms"]
-        waited = f"; a record waited longer by {told['p50']:g} ms in the middle, without a fault" if told else ""
+        spark_gap = answer["spark_gap_ms"]
+        waited = (
+            f"; a record waited longer by {spark_gap['p50']:g} ms in the middle, without a fault" if spark_gap else ""
+        )
         killed = f"in {answer['spark_killed']} of which Spark's site was killed"
         lines.append(f"{answer['spark']} of them were to Spark, or back, {killed}{waited}")
     return "\n".join(lines)

@@ -57,12 +57,12 @@ def run(
     rows: list[dict[str, Any]] = []
     answer: dict[str, Any] = {"machine": machine(), "load_average": [round(load, 2) for load in os.getloadavg()]}
     for task in TASKS:
-        answer[task] = _said(_climb(task, 0, rates, span_s, rows))
+        answer[task] = _figures(_climb(task, 0, rates, span_s, rows))
     flown = _climb("filter", 1, rates, span_s, rows)
-    answer["filter"] |= {f"qos1_{key}": value for key, value in _said(flown).items()}
+    answer["filter"] |= {f"qos1_{key}": value for key, value in _figures(flown).items()}
     safe = _climb("filter", 1, rates, span_s, rows, durable=True)
-    answer["filter"] |= {f"durable_{key}": value for key, value in _said(safe).items()}
-    echo = _said(_climb("echo", 0, rates, span_s, rows))
+    answer["filter"] |= {f"durable_{key}": value for key, value in _figures(safe).items()}
+    echo = _figures(_climb("echo", 0, rates, span_s, rows))
     answer["generator"] = echo | {
         "echo_over_filter": _ratio(echo["rate"], answer["filter"]["rate"]),
         "echo_over_demanded": {task: _ratio(echo["rate"], rate) for task, rate in DEMANDED.items()},
@@ -70,7 +70,7 @@ def run(
     if ekuiper is not None:
         answer["ekuiper"] = {}
         for task in _IN_EKUIPER:
-            theirs = _said(_climb(task, 0, _with_low(rates), span_s, rows, folder=ekuiper))
+            theirs = _figures(_climb(task, 0, _with_low(rates), span_s, rows, folder=ekuiper))
             answer["ekuiper"][task] = theirs
             answer[task]["over_ekuiper"] = _ratio(answer[task]["rate"], theirs["rate"])
     if shutil.which("mosquitto"):
@@ -89,19 +89,19 @@ def table(answer: dict[str, Any]) -> str:
     rows += [("filter, QoS 1", _shown(answer["filter"], "qos1_"))]
     rows += [("filter, QoS 1, safe on disk before it is acknowledged", _shown(answer["filter"], "durable_"))]
     rows += [("echo", _shown(answer["generator"]))]
-    rows += [(f"{task} in eKuiper", _shown(said)) for task, said in answer.get("ekuiper", {}).items()]
+    rows += [(f"{task} in eKuiper", _shown(figures)) for task, figures in answer.get("ekuiper", {}).items()]
     if "mosquitto" in answer:
         rows += [(f"{name} through mosquitto", _shown(answer["mosquitto"][name])) for name in ("filter", "echo")]
     lines = text_table(("", "messages/s", "p99 ms", "lost"), [(name, *shown) for name, shown in rows])
-    told = ", ".join(f"{task} {answer[task]['headroom']}" for task in TASKS)
-    lines.append(f"the load could offer so many times as much, by its own processor time: {told}")
+    text = ", ".join(f"{task} {answer[task]['headroom']}" for task in TASKS)
+    lines.append(f"the load could offer so many times as much, by its own processor time: {text}")
     lines.append(
         f"an echo in place of the filter carries {answer['generator']['echo_over_filter']} times what that does"
     )
-    told = ", ".join(
+    text = ", ".join(
         f"{task} {DEMANDED[task]:,}/s {ratio}" for task, ratio in answer["generator"]["echo_over_demanded"].items()
     )
-    lines.append(f"and so many times the rate that was asked for, with QoS 0 as the echo has it: {told}")
+    lines.append(f"and so many times the rate that was asked for, with QoS 0 as the echo has it: {text}")
     for task in answer.get("ekuiper", ()):
         lines.append(f"{task} carries {answer[task]['over_ekuiper']} times what it does in eKuiper")
     if "mosquitto" in answer:
@@ -143,7 +143,7 @@ def _side_by_side(rates: tuple[int, ...], span_s: float, rows: list[dict[str, An
                 if all(step.kept for step in steps[task]):
                     step = _offered(load, rate, span_s, rows, system="headwater", task=task, qos=0, through="mosquitto")
                     steps[task].append(step)
-    return [_said(steps[task]) for task in loads]
+    return [_figures(steps[task]) for task in loads]
 
 
 def _with_low(rates: tuple[int, ...]) -> tuple[int, ...]:
@@ -151,11 +151,11 @@ def _with_low(rates: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(sorted({*rates, *(rate for rate in _LOW_RATES if rates[0] < rate < rates[-1])}))
 
 
-def _offered(load: Load, rate: float, span_s: float, rows: list[dict[str, Any]], **told: Any) -> Step:
+def _offered(load: Load, rate: float, span_s: float, rows: list[dict[str, Any]], **labels: Any) -> Step:
     """Offer a rate until it is kept, or a few times in vain."""
     for _ in range(_TRIES):
         step = load.step(rate, 0.4 * span_s, span_s)
-        rows.append({**told, **asdict(step)})
+        rows.append({**labels, **asdict(step)})
         if step.kept:
             break
     return step
@@ -182,7 +182,7 @@ def _behind_mosquitto(task: str) -> Iterator[Load]:
             yield load
 
 
-def _said(steps: list[Step]) -> dict[str, Any]:
+def _figures(steps: list[Step]) -> dict[str, Any]:
     """Return the highest rate that was kept, with its latency, and what was lost at the rates that were kept."""
     kept = [step for step in steps if step.kept]
     best = kept[-1] if kept else steps[0]
@@ -201,5 +201,5 @@ def _ratio(of: float, to: float) -> float | None:
     return round(of / to, 2) if to else None
 
 
-def _shown(said: dict[str, Any], prefix: str = "") -> tuple[str, str, str]:
-    return f"{said[prefix + 'rate']:,.0f}", f"{said[prefix + 'p99_ms']:.1f}", str(said[f"{prefix}lost"])
+def _shown(figures: dict[str, Any], prefix: str = "") -> tuple[str, str, str]:
+    return f"{figures[prefix + 'rate']:,.0f}", f"{figures[prefix + 'p99_ms']:.1f}", str(figures[f"{prefix}lost"])

@@ -32,13 +32,13 @@ def rule_of(task: str) -> str:
     if task != "etl":
         return _FILTER
     place = {entry.name: at for at, entry in enumerate(CITY.fields)}
-    kept = [
+    columns = [
         f'CASE WHEN CAST(e[{place[name]}]->v, "float") BETWEEN {least} AND {most} THEN e[{place[name]}]->v '
         f"ELSE NULL END AS {name}"
         for name, (least, most) in CITY.ranges.items()
     ]
     named = [f"e[{place[name]}]->v AS {name}" for name in CITY.meta]
-    return f"SELECT bt, e[{place[CITY.id]}]->sv AS {CITY.id}, {', '.join([*named, *kept])} FROM load"
+    return f"SELECT bt, e[{place[CITY.id]}]->sv AS {CITY.id}, {', '.join([*named, *columns])} FROM load"
 
 
 @contextmanager
@@ -62,9 +62,9 @@ def ekuiper(folder: Path, port: int, task: str) -> Iterator[None]:
     try:
         _await(rest, process)
         _forget(rest)
-        _asked(f"{rest}/streams", {"sql": _STREAM})
+        _request(f"{rest}/streams", {"sql": _STREAM})
         action = {"server": broker, "topic": OUT, "qos": 0, "sendSingle": True}
-        _asked(f"{rest}/rules", {"id": "load", "sql": rule_of(task), "actions": [{"mqtt": action}]})
+        _request(f"{rest}/rules", {"id": "load", "sql": rule_of(task), "actions": [{"mqtt": action}]})
         yield
     finally:
         with suppress(RunError):
@@ -77,10 +77,10 @@ def _forget(rest: str) -> None:
     """Remove what an earlier run may have left in the folder."""
     for place in ("rules/load", "streams/load"):
         with suppress(urllib.error.HTTPError):
-            _asked(f"{rest}/{place}", None, method="DELETE")
+            _request(f"{rest}/{place}", None, method="DELETE")
 
 
-def _asked(url: str, what: Any, *, method: str = "POST") -> None:
+def _request(url: str, what: Any, *, method: str = "POST") -> None:
     body = None if what is None else json.dumps(what).encode()
     request = urllib.request.Request(url, body, {"Content-Type": "application/json"}, method=method)
     try:

@@ -59,8 +59,8 @@ def flow_of(task: str, url: str, qos: int) -> Flow:
         heard = Numbered(Mqtt(url, IN, {"message": str}, payload="text", qos=level))
         whole = etl(heard, wide=True)
         flow = Flow.of_steps("etl", [step for step in whole.steps.values() if step.name != "publish"])
-        said = Mqtt(url, OUT, payload="text", qos=level)
-        Stream(flow, "senml").select("payload", "senml").write("publish", said)
+        sink = Mqtt(url, OUT, payload="text", qos=level)
+        Stream(flow, "senml").select("payload", "senml").write("publish", sink)
     return flow
 
 

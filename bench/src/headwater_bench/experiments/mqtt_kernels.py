@@ -65,9 +65,9 @@ def messages(
             packet = number % 65_535 + 1
             out[at], out[at + 1] = packet >> 8, packet & 255
             at += 2
-        to, given = out[at : at + size], lines[ends[line] : ends[line + 1]]
+        to, source = out[at : at + size], lines[ends[line] : ends[line + 1]]
         for i in range(size):
-            to[i] = given[i]
+            to[i] = source[i]
         rest, place = BASE + number, places[line] + DIGITS
         for i in range(DIGITS):
             to[place - 1 - i] = _ZERO + rest % 10

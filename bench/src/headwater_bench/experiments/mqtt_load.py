@@ -85,7 +85,7 @@ class _Link:
         self._have += max(count, 0)
         return self._buffer[: self._have]
 
-    def taken(self, count: int) -> None:
+    def drop(self, count: int) -> None:
         rest = self._buffer[count : self._have].copy()
         self._have = len(rest)
         self._buffer[: self._have] = rest
@@ -229,7 +229,7 @@ class Load:
                 break
             self._control(link, int(data[at]) >> 4, data[body : body + length].tobytes())
             at = body + length
-        link.taken(at)
+        link.drop(at)
 
     def _control(self, link: _Link, kind: int, body: bytes) -> None:
         if kind == 1:

@@ -96,7 +96,7 @@ def _problem(nodes: int) -> Problem:
     report = engine.run(flow, workers=1)
     _check(report)
     steps = {name: _cost(step) for name, step in report.last.steps.items() if name != DEAD_LETTERS}
-    found = Profile(flow.name, "machine", steps)
+    profile = Profile(flow.name, "machine", steps)
     kind = DeviceClass("machine", 1e9, access_bps=_LINK_BPS)
     net = Net(
         "machines",
@@ -107,7 +107,7 @@ def _problem(nodes: int) -> Problem:
         np.full(nodes, _LAN_S),
         Gateways(np.zeros(1)),
     )
-    problem = problem_of(flow, net, found, 1.0)
+    problem = problem_of(flow, net, profile, 1.0)
     for step, count in INSTANCES.items():
         if count > 1:
             problem = with_copies(problem, step, count)
@@ -116,8 +116,8 @@ def _problem(nodes: int) -> Problem:
 
 def _cost(step: StepMetrics) -> StepProfile:
     """Return what a step has cost in a run at full speed; a source costs no processor."""
-    taken = max(1, step.records_in)
-    return StepProfile(_SLOWER * step.busy_ns / 1e9 / taken, selectivity={"out": step.records_out / taken})
+    records = max(1, step.records_in)
+    return StepProfile(_SLOWER * step.busy_ns / 1e9 / records, selectivity={"out": step.records_out / records})
 
 
 def spread_over(problem: Problem, nodes: int) -> Ints:
@@ -175,8 +175,8 @@ def highest(tried: Callable[[float], tuple[float, float]], bound_hz: float) -> t
     """
     best = 0.0, 0.0
     for share in SHARES:
-        kept, p99_ms = tried(share * bound_hz)
-        if kept < _KEPT or p99_ms > BOUND_MS:
+        delivered, p99_ms = tried(share * bound_hz)
+        if delivered < _KEPT or p99_ms > BOUND_MS:
             break
         best = share * bound_hz, p99_ms
     return best
@@ -195,9 +195,9 @@ def _real(lanes: int, seconds: float) -> Case:
 
 def _check(report: Report) -> None:
     """Raise unless there are two results for each message, and nothing was lost."""
-    taken, out = report.last.records_in, sum(report.last.records_out.values())
-    if out != _RESULTS * taken or report.dead_letters or report.left:
-        raise AssertionError(f"pred: {taken} in, {out} out, {report.dead_letters} dead letters, {report.left} left")
+    records, out = report.last.records_in, sum(report.last.records_out.values())
+    if out != _RESULTS * records or report.dead_letters or report.left:
+        raise AssertionError(f"pred: {records} in, {out} out, {report.dead_letters} dead letters, {report.left} left")
 
 
 def _answer(cases: Sequence[Case]) -> dict[str, Any]:

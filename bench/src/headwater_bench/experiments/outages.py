@@ -23,7 +23,7 @@ from headwater.engine import EngineRun
 from headwater.errors import FlowError, listed
 from headwater_bench.experiments.rows import text_table, write_rows
 from headwater_bench.kills import targets
-from headwater_bench.kills.case import FIELDS, Target, made, summed
+from headwater_bench.kills.case import FIELDS, Target, make_records, summed
 from headwater_bench.kills.origins import name_of
 from headwater_bench.kills.servers import started
 from headwater_bench.servers import mosquitto
@@ -89,18 +89,18 @@ def run(
 def table(answer: dict[str, Any]) -> str:
     """Return the answer as text."""
     cases = answer["cases"]
-    names = list(dict.fromkeys(name for found in cases.values() for name in found))
+    names = list(dict.fromkeys(name for figures in cases.values() for name in figures))
     lines = text_table(
-        ["", *names], [[case, *(found.get(name, "") for name in names)] for case, found in cases.items()]
+        ["", *names], [[case, *(figures.get(name, "") for name in names)] for case, figures in cases.items()]
     )
     return "\n".join([f"away for {answer['away_s']:g} s, at {answer['rate_hz']:,} records/s", *lines])
 
 
-def _chosen(cases: dict[str, Any], wanted: Sequence[str]) -> list[str]:
-    found = [name for name in cases if not wanted or any(each in name for each in wanted)]
-    if not found:
-        raise FlowError(f"no case is called {listed(wanted)}; cases are {listed(cases)}")
-    return found
+def _chosen(cases: dict[str, Any], parts: Sequence[str]) -> list[str]:
+    chosen = [name for name in cases if not parts or any(each in name for each in parts)]
+    if not chosen:
+        raise FlowError(f"no case is called {listed(parts)}; cases are {listed(cases)}")
+    return chosen
 
 
 # -- a sink that is away --------------------------------------------------------------------------------------------------
@@ -110,7 +110,7 @@ def _to(target: Target, link: Link, away_s: float) -> Callable[[Path], dict[str,
     def play(folder: Path) -> dict[str, Any]:
         def flow() -> Flow:
             flow = Flow("away")
-            source = io.Generate(made, FIELDS, rate=_RATE_HZ)
+            source = io.Generate(make_records, FIELDS, rate=_RATE_HZ)
             summed(flow.read("in", source)).write("out", target.sink(folder))
             return flow
 
@@ -119,7 +119,7 @@ def _to(target: Target, link: Link, away_s: float) -> Callable[[Path], dict[str,
         _until(lambda: run.sample().records_in > _RATE_HZ * _BEFORE_S, run)
         link.cut()
         try:
-            seen = _watched(run, folder / "checkpoint", away_s)
+            outage = _watched(run, folder / "checkpoint", away_s)
         finally:
             link.mend()
         time.sleep(_AFTER_S)
@@ -128,11 +128,11 @@ def _to(target: Target, link: Link, away_s: float) -> Callable[[Path], dict[str,
         while _account(reports[-1])["waiting"]:  # what is left when a run ends is for the next one
             reports.append(engine.run(flow(), checkpoint=folder / "checkpoint", seconds=0.2))
             assert len(reports) < 50, f"{_account(reports[-1])} after {len(reports)} runs"
-        told = [_account(report) for report in reports]
+        accounts = [_account(report) for report in reports]
         return {
-            **_held(target, target.rows(folder), sum(report.last.records_in for report in reports)),
-            **seen,
-            "failed_attempts": sum(each["failed_attempts"] for each in told),
+            **_compared(target, target.rows(folder), sum(report.last.records_in for report in reports)),
+            **outage,
+            "failed_attempts": sum(each["failed_attempts"] for each in accounts),
             "dead_letters": sum(report.dead_letters for report in reports),
             "runs": len(reports),
         }
@@ -152,21 +152,21 @@ def _watched(run: EngineRun, folder: Path, away_s: float) -> dict[str, Any]:
 
 
 def _account(report: Any) -> dict[str, Any]:
-    found: dict[str, Any] = report.extra["sinks"]["out"]
-    return found
+    account: dict[str, Any] = report.extra["sinks"]["out"]
+    return account
 
 
 def _size(folder: Path) -> int:
-    found = 0
+    size = 0
     for path in folder.rglob("*"):
         try:
-            found += path.stat().st_size
+            size += path.stat().st_size
         except FileNotFoundError:  # removed meanwhile
             continue
-    return found
+    return size
 
 
-def _held(target: Target, rows: Sequence[Sequence[Any]], count: int) -> dict[str, int]:
+def _compared(target: Target, rows: Sequence[Sequence[Any]], count: int) -> dict[str, int]:
     again = 0
     if target.ids:
         unique = {row[-1]: row for row in rows}
@@ -203,13 +203,13 @@ def _from_mqtt(port: int, link: Link, away_s: float) -> Callable[[Path], dict[st
                     time.sleep(max(0.0, began_s + piece * away_s / pieces - time.monotonic()))
             finally:
                 link.mend()
-            wanted = {100 * piece + n for piece in range(pieces + 1) for n in range(100)}
-            _until(lambda: len(_lines(out)) >= len(wanted), run)
+            expected = {100 * piece + n for piece in range(pieces + 1) for n in range(100)}
+            _until(lambda: len(_lines(out)) >= len(expected), run)
         mosquitto.forget(port, topic)
         numbers = Counter(_lines(out))
         return {
-            "records": len(wanted),
-            "lost": len(wanted - numbers.keys()),
+            "records": len(expected),
+            "lost": len(expected - numbers.keys()),
             "twice": numbers.total() - len(numbers),
             "dead_letters": 0,
         }

@@ -188,10 +188,10 @@ def _start_up(repeats: int) -> dict[str, float]:
         times = []
         for code in (_IMPORT, _START):
             start = time.perf_counter()
-            said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+            output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
             times.append(time.perf_counter() - start)
         ratios.append(times[1] / times[0])
-        resident = float(said)
+        resident = float(output)
     return {"start_over_import": round(statistics.median(ratios), 3), "resident_mb": round(resident, 1)}
 
 

@@ -68,10 +68,15 @@ def run(
     with tempfile.TemporaryDirectory() as folder:
         bench = Bench(Path(folder), installed())
         for name in flows or FLOWS:
-            equal, told = bench.check(name)
+            equal, mismatches = bench.check(name)
             tried = bench.search(name, span, step=1.3 if quick else 1.1, tries=1 if quick else 2)
             cases += tried
-            answer[name] = {**_rates(tried), "outputs_equal": equal, "differences": told, "steps": bench.steps(name)}
+            answer[name] = {
+                **_rates(tried),
+                "outputs_equal": equal,
+                "differences": mismatches,
+                "steps": bench.steps(name),
+            }
     answer["machine"] = f"{platform.machine()}, {whole_cores()} cores, Python {platform.python_version()}"
     answer["bound_ms"], answer["seconds"], answer["forms"] = BOUND_MS, span, list(FORMS)
     if output is not None:
@@ -81,21 +86,21 @@ def run(
 
 def _rates(tried: list[dict[str, Any]]) -> dict[str, Any]:
     best = {system: sustained([case for case in tried if case["system"] == system]) for system in SYSTEMS}
-    told: dict[str, Any] = {"rate": best["headwater"]}
+    figures: dict[str, Any] = {"rate": best["headwater"]}
     for peer in SYSTEMS[1:]:
-        told[f"{peer}_rate"] = best[peer]
-        told[f"over_{peer}"] = round(best["headwater"] / best[peer], 2) if best[peer] else None
+        figures[f"{peer}_rate"] = best[peer]
+        figures[f"over_{peer}"] = round(best["headwater"] / best[peer], 2) if best[peer] else None
     if any(case["system"] in TALL for case in tried):
         best |= {system: sustained([case for case in tried if case["system"] == system]) for system in TALL}
         ours, theirs = (best[system] for system in TALL)
-        told |= {"tall_rate": ours, "bytewax_tall_rate": theirs}
-        told["tall_over_bytewax_tall"] = round(ours / theirs, 2) if theirs else None
-        told["tall_over_bytewax"] = round(ours / best["bytewax"], 2) if best["bytewax"] else None
-    told["cpu_us"] = {
+        figures |= {"tall_rate": ours, "bytewax_tall_rate": theirs}
+        figures["tall_over_bytewax_tall"] = round(ours / theirs, 2) if theirs else None
+        figures["tall_over_bytewax"] = round(ours / best["bytewax"], 2) if best["bytewax"] else None
+    figures["cpu_us"] = {
         system: next((case["cpu_us"] for case in tried if (case["system"], case["rate"]) == (system, rate)), None)
         for system, rate in best.items()
     }
-    return told
+    return figures
 
 
 def sustained(cases: Sequence[dict[str, Any]]) -> float:
@@ -124,8 +129,8 @@ class Bench:
             self._child(system, flow, "--check", str(path))
             results[system] = rows_of(flow, read(path)) if system in TALL else read(path)
         ours = results.pop("headwater")
-        told = {system: differences(flow, self.messages, ours, theirs) for system, theirs in results.items()}
-        return not any(told.values()), told
+        mismatches = {system: differences(flow, self.messages, ours, theirs) for system, theirs in results.items()}
+        return not any(mismatches.values()), mismatches
 
     def search(self, flow: str, seconds: float, *, step: float, tries: int) -> list[dict[str, Any]]:
         """Seek each system's highest rate, one run of each in turn; return all runs."""
@@ -149,10 +154,10 @@ class Bench:
         return {"headwater": ours, "peers": self._child("bytewax", flow, "--steps")}
 
     def _case(self, flow: str, system: str, rate: float, seconds: float) -> dict[str, Any]:
-        found = self._child(system, flow, "--rate", f"{rate:.0f}", "--seconds", str(seconds))
-        kept = found["p99_ms"] <= BOUND_MS and found["out_hz"] >= 0.97 * rate
-        told = {name: round(found[name], 3) for name in ("out_hz", "p50_ms", "p99_ms", "cpu_us")}
-        return {"flow": flow, "system": system, "rate": rate, **told, "kept": kept}
+        figures = self._child(system, flow, "--rate", f"{rate:.0f}", "--seconds", str(seconds))
+        kept = figures["p99_ms"] <= BOUND_MS and figures["out_hz"] >= 0.97 * rate
+        shown = {name: round(figures[name], 3) for name in ("out_hz", "p50_ms", "p99_ms", "cpu_us")}
+        return {"flow": flow, "system": system, "rate": rate, **shown, "kept": kept}
 
     def _child(self, system: str, flow: str, *options: str) -> Any:
         files = ("--messages", str(self._folder / "messages"), "--notes", str(self._folder / "notes"))
@@ -217,22 +222,22 @@ def environment() -> Path:
 
 def installed() -> Path:
     """Return the interpreter of the peers' environment; makes it, if it is not there or asks for other versions."""
-    home, wanted = environment(), scripts() / "requirements.txt"
+    home, requirements = environment(), scripts() / "requirements.txt"
     python, stamp = home / "bin" / "python", home / "ready.txt"
-    if stamp.is_file() and stamp.read_text() == wanted.read_text():
+    if stamp.is_file() and stamp.read_text() == requirements.read_text():
         return python
     try:
         venv.create(home, clear=True, with_pip=True)
     except (OSError, subprocess.CalledProcessError) as error:
         raise RunError(f"cannot make an environment for the peers in {home}: {error}") from error
-    command = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-r", str(wanted)]
+    command = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-r", str(requirements)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise RunError(
             f"cannot install the peers into {home}: pip says {_last_line(done.stderr)!r}; the comparison needs a package "
-            f"registry that has what {wanted} lists, and about 1.5 GB of room"
+            f"registry that has what {requirements} lists, and about 1.5 GB of room"
         )
-    stamp.write_text(wanted.read_text())
+    stamp.write_text(requirements.read_text())
     return python
 
 
@@ -249,11 +254,11 @@ def _prepared(folder: Path) -> list[bytes]:
     from headwater_bench.riot.notes import notes_of
 
     stream = CityStream(sensors=_SENSORS)
-    made = messages(stream, 0, _MESSAGES).bytes_list()
-    (folder / "messages").write_bytes(b"\n".join(made))
+    lines = messages(stream, 0, _MESSAGES).bytes_list()
+    (folder / "messages").write_bytes(b"\n".join(lines))
     notes = notes_of(CITY, stream.ids)
     (folder / "notes").write_text(json.dumps({sensor: notes[sensor] for sensor in stream.ids.tolist()}))
-    return made
+    return lines
 
 
 def table(answer: dict[str, Any]) -> str:
@@ -277,8 +282,8 @@ def table(answer: dict[str, Any]) -> str:
         for who, steps in flow["steps"].items():
             rates = "  ".join(f"{step} {rate / 1e3:,.0f}" for step, rate in steps.items())
             lines.append(f"       {'steps' if who == 'headwater' else 'functions of the peers'}, thousand/s: {rates}")
-        for peer, told in flow["differences"].items():
-            lines += [f"       differs from {peer}: {difference}" for difference in told[:3]]
+        for peer, mismatches in flow["differences"].items():
+            lines += [f"       differs from {peer}: {difference}" for difference in mismatches[:3]]
     return "\n".join([*lines, *(f"form: {form}" for form in answer["forms"])])
 
 

@@ -38,12 +38,12 @@ def rows_of(flow: str, results: Results) -> Results:
 def differences(flow: str, messages: Sequence[bytes], ours: Results, theirs: Results) -> list[str]:
     """Return what differs, in words, at most ten of them; nothing when the results agree."""
     compare = {"etl": _etl, "stats": _stats, "pred": _pred}[flow]
-    found: list[str] = []
+    mismatches: list[str] = []
     for difference in compare(messages, ours, theirs):
-        found.append(difference)
-        if len(found) == 10:
+        mismatches.append(difference)
+        if len(mismatches) == 10:
             break
-    return found
+    return mismatches
 
 
 def _keyed(results: Results, key: Callable[[list[Any]], Any]) -> dict[Any, list[Any]]:
@@ -108,8 +108,8 @@ def _settled(messages: Sequence[bytes]) -> np.ndarray[Any, np.dtype[np.bool_]]:
 
 
 def _values(message: bytes) -> tuple[str, list[float]]:
-    found = {entry["n"]: entry.get("v", entry.get("sv")) for entry in json.loads(message)["e"]}
-    return found["source"], [float(found[name]) for name in CITY.numbers]
+    fields = {entry["n"]: entry.get("v", entry.get("sv")) for entry in json.loads(message)["e"]}
+    return fields["source"], [float(fields[name]) for name in CITY.numbers]
 
 
 def _pred(messages: Sequence[bytes], ours: Results, theirs: Results) -> Iterable[str]:

@@ -63,10 +63,10 @@ def measured_problem(chain: Topology) -> Problem:
 
 def _row(chain: Topology, problem: Problem, load: float, seconds: float) -> dict[str, Any]:
     rate_hz = load / float(problem.load[:, problem.net.class_of[0]].sum())
-    asked = dataclasses.replace(problem, rate_hz=problem.rate_hz * rate_hz, stream_hz=problem.stream_hz * rate_hz)
-    device = np.zeros(len(asked.steps), int)
-    expected = {m.value: 1e3 * latency_s(dataclasses.replace(asked, model=m), device) for m in MODELS}
-    played = sim.run_engine(asked, device, sim.EngineOptions(seconds=max(seconds, 5000 / rate_hz), workers=1))
+    loaded = dataclasses.replace(problem, rate_hz=problem.rate_hz * rate_hz, stream_hz=problem.stream_hz * rate_hz)
+    device = np.zeros(len(loaded.steps), int)
+    expected = {m.value: 1e3 * latency_s(dataclasses.replace(loaded, model=m), device) for m in MODELS}
+    played = sim.run_engine(loaded, device, sim.EngineOptions(seconds=max(seconds, 5000 / rate_hz), workers=1))
     report = engine.run(chain.flow(_at_random(rate_hz, seconds)), workers=1)
     return (
         {"chain": chain.name, "load": load, "rate_hz": rate_hz}
@@ -96,8 +96,8 @@ class _Moments:
         return float(np.searchsorted(self._moments_s, seconds, "right"))
 
 
-def _off(expected: float, seen: float) -> float:
-    return max(expected / seen, seen / expected)
+def _off(expected: float, measured: float) -> float:
+    return max(expected / measured, measured / expected)
 
 
 def table(answer: dict[str, Any]) -> str:

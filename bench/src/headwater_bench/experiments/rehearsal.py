@@ -76,13 +76,13 @@ def run(
     costs, (stalls, share) = calibrated(workers), stalls_here(workers)
     pairs: list[Pair] = []
     for topology in chosen:
-        asked = problem_of_topology(topology)
+        problem = problem_of_topology(topology)
         for load in (0.6, 0.8, 0.95) if quick else LOADS:
             rate_hz = load * topology.capacity_hz(workers)
             for repeat in range(repeats):
                 for config in CONFIGS:
                     real = measure(topology, config, rate_hz, seconds, repeat)
-                    played = simulated(asked, config, rate_hz, seconds, workers, costs[_runner(config)], stalls).last
+                    played = simulated(problem, config, rate_hz, seconds, workers, costs[_runner(config)], stalls).last
                     pairs.append(_pair(load, real, played, seconds, topology.copies_out()))
     answer = _answer(pairs) | {"seconds": seconds, "repeats": repeats, "topologies": [t.name for t in chosen]}
     answer["stalls_ms"] = {"every": 1e3 * stalls.every_s, "length": 1e3 * stalls.length_s}
@@ -160,11 +160,11 @@ def stalls_here(workers: int) -> tuple[sim.Stalls, float]:
         thread.start()
     for thread in threads:
         thread.join()
-    seen = [gap for own in gaps for gap in own]
-    share = max(0.0, 1 - sum(seen) / workers)
-    if sum(seen) / workers <= LEAST_STALLS.length_s / LEAST_STALLS.every_s:
+    lengths_s = [gap for own in gaps for gap in own]
+    share = max(0.0, 1 - sum(lengths_s) / workers)
+    if sum(lengths_s) / workers <= LEAST_STALLS.length_s / LEAST_STALLS.every_s:
         return LEAST_STALLS, share
-    return sim.Stalls(every_s=workers / len(seen), length_s=sum(seen) / len(seen)), share
+    return sim.Stalls(every_s=workers / len(lengths_s), length_s=sum(lengths_s) / len(lengths_s)), share
 
 
 def problem_of_topology(topology: Topology) -> Problem:

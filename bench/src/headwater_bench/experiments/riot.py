@@ -104,7 +104,7 @@ def run(
     """
     chosen = _checked("flow", flows or (("etl", "pred") if quick else SHOWN), FLOWS)
     compared = _checked("configuration", configs or (("threads", "longest_queue") if quick else CONFIGS), CONFIGS)
-    asked = {"takes": _checked("take", takes or (), TAKES), "workers": workers, "paddings": paddings}
+    variations = {"takes": _checked("take", takes or (), TAKES), "workers": workers, "paddings": paddings}
     doing = _checked("way with the lock", kernels or (("release",) if quick else KERNELS), KERNELS)
     span = seconds or 1.0
     times = repeats or (1 if quick else 2)
@@ -113,7 +113,7 @@ def run(
     with _broker(sink) as url:
         for name in chosen:
             offered = list(rates or _loads(capacity_hz(name, url, wide, span), quick))
-            varied = {what: list(given or _by_default(what, name, quick)) for what, given in asked.items()}
+            varied = {what: list(values or _by_default(what, name, quick)) for what, values in variations.items()}
             plan = Plan(name, offered, compared, **varied, seconds=span, repeats=times, sink=url, wide=wide)
             mine: list[Trial] = []
             for way in doing:
@@ -133,11 +133,11 @@ def _by_default(what: str, flow: str, quick: bool) -> Sequence[Any]:
     return {"takes": TAKES, "workers": sorted({1, 2, cores(), 2 * cores()}), "paddings": PADDINGS}[what]
 
 
-def _checked(what: str, wanted: Sequence[str], known: Sequence[str]) -> list[str]:
-    for name in wanted:
+def _checked(what: str, names: Sequence[str], known: Sequence[str]) -> list[str]:
+    for name in names:
         if name not in known:
             raise RunError(f"there is no {what} {name!r}; known are {listed(known)}{suggestion(name, known)}")
-    return list(wanted)
+    return list(names)
 
 
 @contextmanager
@@ -155,21 +155,21 @@ def _broker(sink: str) -> Iterator[str]:
 def swept(plan: Plan) -> list[Trial]:
     """Try all that a plan asks for: configurations and takes at every rate; workers and longer messages at every other."""
     few = plan.rates[1::2] or plan.rates
-    made: list[Trial] = []
+    results: list[Trial] = []
     with tempfile.TemporaryDirectory() as models:
         bench = _Bench(plan.flow, plan.sink, Path(models), plan.wide)
         bench.warm_up()
         tried = partial(bench.tried, plan.seconds)
-        made += sweep(plan.rates, plan.configs, plan.repeats, tried)
+        results += sweep(plan.rates, plan.configs, plan.repeats, tried)
         others = [take for take in plan.takes if take != "all"]  # that was tried
-        made += sweep(
+        results += sweep(
             plan.rates,
             others,
             1,
             lambda take, hz, n: tried("longest_queue", hz, n, take=take),
             by=lambda trial: trial.take,
         )
-        made += sweep(
+        results += sweep(
             few,
             [str(count) for count in plan.workers],
             1,
@@ -178,8 +178,8 @@ def swept(plan: Plan) -> list[Trial]:
         )
         for padding in plan.paddings if plan.flow != "train" else ():
             compared = [config for config in plan.configs if config in _COMPARED]
-            made += sweep(few, compared, 1, partial(bench.tried, plan.seconds, padding=padding))
-    return made
+            results += sweep(few, compared, 1, partial(bench.tried, plan.seconds, padding=padding))
+    return results
 
 
 class _Bench:
@@ -205,18 +205,18 @@ class _Bench:
 
     def check(self, report: Report) -> float:
         """Raise unless exactly what must come out came out; return records out for each message."""
-        taken, out = report.last.records_in, report.last.records_out
-        expected = {"etl": {"insert": taken, "publish": taken}, "stats": {"publish": 10 * taken}}.get(
-            self.name, {"publish": 2 * taken}
+        records, out = report.last.records_in, report.last.records_out
+        expected = {"etl": {"insert": records, "publish": records}, "stats": {"publish": 10 * records}}.get(
+            self.name, {"publish": 2 * records}
         )
         if self.name == "stats":
             expected["publish"] += report.last.steps["slr"].records_out
         if out != expected or report.dead_letters or report.left or report.shed:
             raise AssertionError(
-                f"{self.name}: {taken} in, {out} out, {report.dead_letters} dead, {report.left} left; "
+                f"{self.name}: {records} in, {out} out, {report.dead_letters} dead, {report.left} left; "
                 f"expected {expected}"
             )
-        return sum(out.values()) / max(1, taken) or 1.0
+        return sum(out.values()) / max(1, records) or 1.0
 
     def tried(
         self,
@@ -318,11 +318,11 @@ def _of_way(trials: list[Trial], plan: Plan) -> dict[str, Any]:
         "cv": _by_rate(swept, configs, rates, "cv"),
         "p99_ms": _by_rate(swept, configs, rates, "p99_ms"),
         "p99_spread_ms": {c: [spread([t.p99_ms for t in of(swept, c, offered_hz=r)]) for r in rates] for c in configs},
-        "takes": {take: _kept([t for t in longest if t.take == take and not t.workers]) for take in plan.takes},
-        "workers": {str(count): _kept([t for t in longest if t.workers == count]) for count in plan.workers},
+        "takes": {take: _highest([t for t in longest if t.take == take and not t.workers]) for take in plan.takes},
+        "workers": {str(count): _highest([t for t in longest if t.workers == count]) for count in plan.workers},
         "paddings": {
             str(padding): {
-                config: _kept(of(trials, config, padding=padding, take="all", workers=0))
+                config: _highest(of(trials, config, padding=padding, take="all", workers=0))
                 for config in configs
                 if config in _COMPARED
             }
@@ -332,7 +332,7 @@ def _of_way(trials: list[Trial], plan: Plan) -> dict[str, Any]:
     }
 
 
-def _kept(trials: list[Trial]) -> dict[str, float | None]:
+def _highest(trials: list[Trial]) -> dict[str, float | None]:
     """Return the highest rate that was sustained, and latency and balance there."""
     rate_hz = sustained_hz(trials)
     there = [trial for trial in trials if trial.offered_hz == rate_hz]
@@ -355,19 +355,19 @@ def table(answer: dict[str, Any]) -> str:
         if name not in answer:
             continue
         flow = answer[name]
-        for way, found in flow["kernels"].items():
-            rates = "  ".join(f"{config} {rate:,.0f}" for config, rate in found["sustained"].items())
+        for way, figures in flow["kernels"].items():
+            rates = "  ".join(f"{config} {rate:,.0f}" for config, rate in figures["sustained"].items())
             lines.append(f"{name:6s} kernels {way} the lock: {rates}")
-            lines.append(f"       longest queue / threads: {found['over_threads'].get('longest_queue')}")
+            lines.append(f"       longest queue / threads: {figures['over_threads'].get('longest_queue')}")
         lines.append(f"       best: {flow['best']}")
         costs = "  ".join(f"{step} {cost}" for step, cost in flow["step_cost_us"].items())
         lines.append(f"       cost per record, µs: {costs}")
         for what in ("take", "workers"):
             key = "takes" if what == "take" else what
-            for given, found in flow[key].items():
-                lines.append(f"       {what} {given}: {found['sustained_hz']:,.0f}/s, p99 {found['p99_ms']} ms")
+            for value, figures in flow[key].items():
+                lines.append(f"       {what} {value}: {figures['sustained_hz']:,.0f}/s, p99 {figures['p99_ms']} ms")
         for padding, by in flow["paddings"].items() if len(flow["paddings"]) > 1 else ():
-            rates = "  ".join(f"{config} {found['sustained_hz']:,.0f}" for config, found in by.items())
+            rates = "  ".join(f"{config} {figures['sustained_hz']:,.0f}" for config, figures in by.items())
             lines.append(f"       messages {int(padding):,} bytes longer: {rates}")
     return "\n".join(lines)
 

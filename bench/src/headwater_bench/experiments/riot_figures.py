@@ -166,9 +166,9 @@ def _sustained(
             for way in ways:
                 mine = [t for t in trials if (t.subject, t.config, t.kernels) == (flow, config, way)]
                 values = sorted({getattr(trial, what) for trial in mine})
-                kept: list[Any] = [sustained_hz([t for t in mine if getattr(t, what) == value]) for value in values]
+                highest: list[Any] = [sustained_hz([t for t in mine if getattr(t, what) == value]) for value in values]
                 look = {"color": _COLOURS[config], "linestyle": "-" if way == "release" else "--", "marker": "."}
-                axis.plot(range(len(values)), kept, label=f"{_NAMES[config]}, {_WAYS[way]}", **look)
+                axis.plot(range(len(values)), highest, label=f"{_NAMES[config]}, {_WAYS[way]}", **look)
                 axis.set_xticks(range(len(values)), [f"{value:,}" for value in values])
         axis.set(title=flow.upper(), xlabel=label, ylabel="messages/s", ylim=(0, None))
     axes[0][0].legend(fontsize=7, handlelength=3.5)

@@ -72,9 +72,9 @@ def measure(topology: Topology, config: str, rate_hz: float, seconds: float, rep
     """Run one configuration on one topology; nothing may be lost."""
 
     def check(report: Report) -> float:
-        taken, out = report.last.records_in, report.last.records_out
-        if sum(out.values()) != topology.copies_out() * taken or report.dead_letters:
-            raise AssertionError(f"{topology.name} on {config}: {taken} in, {out} out, {report.dead_letters} dead")
+        records, out = report.last.records_in, report.last.records_out
+        if sum(out.values()) != topology.copies_out() * records or report.dead_letters:
+            raise AssertionError(f"{topology.name} on {config}: {records} in, {out} out, {report.dead_letters} dead")
         return topology.copies_out()
 
     return measured(

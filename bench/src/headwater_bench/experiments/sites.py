@@ -27,11 +27,11 @@ from headwater_bench.sites.account import (
     Output,
     compared,
     cost,
-    kept,
     least,
     lines_a_message,
     paid,
     where,
+    windows_kept,
 )
 from headwater_bench.sites.flows import EDGES, RATES, SENSORS, Promised, promised
 from headwater_bench.sites.pauses import Span, pauses_of, waits_of
@@ -88,7 +88,7 @@ class _Play:
         self.needed = {flow.name: flow.cores for flow in flows}
         self.as_in_paper: list[bool] = []  #: whether flows came to be where the paper has them, act by act
         self._here: set[str] = set()
-        self._found: dict[str, str | None] = {}  #: where each flow was when it was last looked
+        self._places: dict[str, str | None] = {}  #: where each flow was when it was last looked
         self._over = threading.Event()
         self._threads = [
             threading.Thread(target=each, name=each.__name__, daemon=True) for each in (self._watching, self._reading)
@@ -144,18 +144,18 @@ class _Play:
         self.world.lend(site, _ROOM * left)
         self._note(what)
 
-    def _settled(self, wanted: dict[str, str], what: str) -> None:
+    def _settled(self, expected: dict[str, str], what: str) -> None:
         """Wait until all flows are where they should be, and let them be there for a while.
 
         On a machine that is too busy promises are broken, and the policy has more to do than the paper's: then the play goes
         on after a while all the same.
         """
-        until_s, found = time.monotonic() + _PATIENCE_S, self._found
-        while found != wanted and time.monotonic() < until_s:
+        until_s, places = time.monotonic() + _PATIENCE_S, self._places
+        while places != expected and time.monotonic() < until_s:
             time.sleep(_LOOK_S)
-            found = self._found  # whoever asks a coordinator keeps it from its work: one does
-        self.as_in_paper.append(found == wanted)
-        self._tell(what if found == wanted else f"not as in the paper: {found}")
+            places = self._places  # whoever asks a coordinator keeps it from its work: one does
+        self.as_in_paper.append(places == expected)
+        self._tell(what if places == expected else f"not as in the paper: {places}")
         time.sleep(self._lasts_s)
 
     def _note(self, what: str) -> None:
@@ -164,8 +164,8 @@ class _Play:
     def _watching(self) -> None:
         while not self._over.wait(_LOOK_S):
             now_s = time.time()
-            self._found = self.world.sites()
-            self.moments.append(Moment(now_s, self._found, dict(self.world.lent), frozenset(self._here)))
+            self._places = self.world.sites()
+            self.moments.append(Moment(now_s, self._places, dict(self.world.lent), frozenset(self._here)))
 
     def _reading(self) -> None:
         while not self._over.wait(_READ_S):
@@ -182,16 +182,16 @@ class _Play:
 
 def _answer(play: _Play, flows: list[Promised], beside: dict[str, Any] | None, output: Path | None) -> dict[str, Any]:
     until_s = play.moments[-1].at_s
-    windows = {flow.name: kept(flow, play.outputs[flow.name], until_s) for flow in flows}
-    found = {flow.name: compared(flow) for flow in flows}
+    windows = {flow.name: windows_kept(flow, play.outputs[flow.name], until_s) for flow in flows}
+    verdicts = {flow.name: compared(flow) for flow in flows}
     moved = {flow.name: [each for each in _journal(flow) if each["came"]] for flow in flows}
     decisions = [each for each_flow in moved.values() for each in each_flow]
     _note_pauses(play, flows, moved)
     spent = paid(play.moments, play.needed)
     answer = {
         "kept": sum(each.kept for each in windows.values()) / max(1, sum(each.windows for each in windows.values())),
-        "lost": sum(lost for lost, _ in found.values()),
-        "twice": sum(twice for _, twice in found.values()),
+        "lost": sum(lost for lost, _ in verdicts.values()),
+        "twice": sum(twice for _, twice in verdicts.values()),
         "cost_over_best": round(spent.over_best, 4),
         "cost_of_waiting": round(spent.waiting, 4),
         "cost_of_moving": round(spent.moving, 4),
@@ -201,7 +201,7 @@ def _answer(play: _Play, flows: list[Promised], beside: dict[str, Any] | None, o
         "usual_ms": _middle_and_most(each["came"]["usual_s"] for each in decisions),
         "stopped_ms": _middle_and_most(each["came"]["gap_s"] for each in decisions),
         "as_in_paper": sum(play.as_in_paper) / len(play.as_in_paper),
-        "flows": {flow.name: _told(flow, windows[flow.name], found[flow.name]) for flow in flows},
+        "flows": {flow.name: _flow_row(flow, windows[flow.name], verdicts[flow.name]) for flow in flows},
         "serverless": beside,
         "acts": [{"at_s": round(at_s - play.acts[0][0], 1), "what": what} for at_s, what in play.acts],
         "decisions": [{key: each[key] for key in ("why", "moves", "forced", "came")} for each in decisions],
@@ -225,25 +225,25 @@ def _note_pauses(play: _Play, flows: list[Promised], moved: dict[str, list[dict[
     spans = {name: [Span(each["at_s"], each["came"]["at_s"]) for each in moves] for name, moves in moved.items()}
     every = [span for each in spans.values() for span in each]
     for flow in flows:
-        found = pauses_of(waits_of(flow, play.outputs[flow.name]), spans[flow.name], every)
-        for each, pause in zip(moved[flow.name], found, strict=True):
-            told = {"pause_s": pause.caused_s, "longest_s": pause.longest_s, "usual_s": pause.usual_s}
-            each["came"] |= {name: round(seconds, 4) for name, seconds in told.items()}
+        pauses = pauses_of(waits_of(flow, play.outputs[flow.name]), spans[flow.name], every)
+        for each, pause in zip(moved[flow.name], pauses, strict=True):
+            lengths = {"pause_s": pause.caused_s, "longest_s": pause.longest_s, "usual_s": pause.usual_s}
+            each["came"] |= {name: round(seconds, 4) for name, seconds in lengths.items()}
 
 
 def _middle_and_most(seconds: Iterable[float | None]) -> dict[str, float]:
-    known = [1000 * each for each in seconds if each is not None]
-    return {"p50": round(statistics.median(known), 1), "max": round(max(known), 1)} if known else {}
+    values_ms = [1000 * each for each in seconds if each is not None]
+    return {"p50": round(statistics.median(values_ms), 1), "max": round(max(values_ms), 1)} if values_ms else {}
 
 
-def _told(flow: Promised, windows: Kept, found: tuple[int, int]) -> dict[str, Any]:
+def _flow_row(flow: Promised, windows: Kept, verdict: tuple[int, int]) -> dict[str, Any]:
     shown = {
         "promised": str(flow.contract),
         "cores": round(flow.cores, 3),
         "kept": windows.kept,
         "windows": windows.windows,
     }
-    return shown | {"lost": found[0], "twice": found[1]}
+    return shown | {"lost": verdict[0], "twice": verdict[1]}
 
 
 def _journal(flow: Promised) -> list[dict[str, Any]]:
@@ -278,7 +278,7 @@ def table(answer: dict[str, Any]) -> str:
             f"not all parts were at work for {stopped['p50']:g} ms in the middle move, {stopped['max']:g} ms at most"
         )
     for name, flow in answer["flows"].items():
-        told = f"{name}: {flow['promised']} with {flow['cores']:.2f} cores; {flow['kept']} of {flow['windows']} windows kept"
-        lines.append(told)
+        line = f"{name}: {flow['promised']} with {flow['cores']:.2f} cores; {flow['kept']} of {flow['windows']} windows kept"
+        lines.append(line)
     lines += [f"{act['at_s']:6.1f} s  {act['what']}" for act in answer["acts"]]
     return "\n".join(lines)

@@ -13,6 +13,7 @@ import platform
 import statistics
 import tempfile
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +29,9 @@ from headwater_bench.experiments import (
     spark_native,
     spark_start,
 )
+from headwater_bench.servers import kafka
 
-PARTS = ("etl", "stats", "pred", "warm", "keyed", "native", "latency", "start")
+PARTS = ("etl", "stats", "pred", "kafka", "warm", "keyed", "native", "latency", "start")
 FLOWS = PARTS[:3]
 #: numbers of keys, and for each the records in a micro-batch and how many of these there are: as many as take minutes
 KEYED = {1_000: (50_000, 5), 100_000: (10_000, 3)}
@@ -58,7 +60,10 @@ def run(
     repeats: int | None = None,
     ways: Sequence[str] | None = None,
 ) -> dict[str, Any]:
-    """Compare; `only` chooses among `PARTS`, `ways` among text and parquet; `warm` is of the chosen flows, or of all."""
+    """Compare; `only` chooses among `PARTS`, `ways` among text, parquet and kafka.
+
+    The parts `kafka`, cold runs from a topic, and `warm` are of the chosen flows, or of all.
+    """
     for names, known, what in ((only, PARTS, "part"), (ways, spark_cold.WAYS, "way")):
         for name in names or ():
             if name not in known:
@@ -73,12 +78,18 @@ def run(
     answer: dict[str, Any] = spark_start.first_output(times) if "start" in chosen else {}
     spark: Any = None
     flows = [name for name in FLOWS if name in chosen]
+    from_kafka = "kafka" in chosen
+    cold_flows = flows or (FLOWS if from_kafka else ())
+    read_from = list(ways or (*(spark_cold.FILES if flows else ()), *(("kafka",) if from_kafka else ())))
+    if cold_flows and "kafka" in read_from and (missing := kafka.missing()):
+        answer["no_kafka"] = missing
+        read_from.remove("kafka")
     with tempfile.TemporaryDirectory(prefix="headwater-bench-") as folder:
-        for name in flows:
+        for name in cold_flows if read_from else ():
             count = messages or (COLD_QUICK if quick else COLD)[name]
             cold = spark_cold.Bench(name, Path(folder) / f"{name}-cold", count, sensors)
-            answer[name] = {"messages": count, **_cold(cold, ways or spark_cold.WAYS, times)}
-        if set(chosen) - {*FLOWS, "start"}:
+            answer[name] = {"messages": count, **_cold(cold, read_from, times)}
+        if set(chosen) - {*FLOWS, "kafka", "start"}:
             spark = session()  # not before: a program that is timed has the machine to itself
         for name in (flows or FLOWS) if "warm" in chosen else ():
             count = messages or (QUICK if quick else MESSAGES)[name]
@@ -103,8 +114,11 @@ def run(
 
 
 def _cold(bench: spark_cold.Bench, chosen: Sequence[str], repeats: int) -> dict[str, Any]:
-    """Compare programs both ways; the headline is the lesser of the two ratios."""
-    ways = {way: _programs(bench, way, repeats) for way in chosen}
+    """Compare programs each way; the headline is the least of the ratios."""
+    ways = {}
+    for way in chosen:
+        with bench.topic() if way == "kafka" else nullcontext():
+            ways[way] = _programs(bench, way, repeats)
     told = [each for way in ways.values() for each in way["differences"]]
     least = min(way["over_handwritten"] for way in ways.values())
     return {"over_handwritten": least, "outputs_equal": not told, "differences": told, **ways}
@@ -112,21 +126,25 @@ def _cold(bench: spark_cold.Bench, chosen: Sequence[str], repeats: int) -> dict[
 
 def _programs(bench: spark_cold.Bench, way: str, repeats: int) -> dict[str, Any]:
     """Give each program a turn, then ours and the best of the others, which are known by then, more of them."""
-    rates = _turns(("ours", *spark_cold.FORMS, spark_cold.BARE), lambda form: bench.count / bench.seconds(way, form), 1)
-    differences = bench.differences(way, spark_cold.FORMS)
-    often = sorted(spark_cold.FORMS, key=lambda form: -rates[form][0])[:_AGAIN]
-    for form, more in _turns(
-        ("ours", *often, spark_cold.BARE), lambda form: bench.count / bench.seconds(way, form), repeats - 1
-    ).items():
+    count, forms = bench.count_of(way), spark_cold.forms_of(way)
+
+    def rate(form: str) -> float:
+        return count / bench.seconds(way, form)
+
+    rates = _turns(("ours", *forms, spark_cold.BARE), rate, 1)
+    differences = bench.differences(way, forms)
+    often = sorted(forms, key=lambda form: -rates[form][0])[:_AGAIN]
+    for form, more in _turns(("ours", *often, spark_cold.BARE), rate, repeats - 1).items():
         rates[form] += more
-    bare_s = bench.count / statistics.median(rates.pop(spark_cold.BARE))
+    bare_s = count / statistics.median(rates.pop(spark_cold.BARE))
     best = max(often, key=lambda form: statistics.median(rates[form]))
     return {
         "over_handwritten": round(_ratio(rates["ours"], rates[best]), 2),
         "best": best,
+        "messages": count,
         "bare_s": round(bare_s, 1),
         "rates": _medians(rates),
-        "seconds": {form: [round(bench.count / rate, 1) for rate in tried] for form, tried in rates.items()},
+        "seconds": {form: [round(count / rate, 1) for rate in tried] for form, tried in rates.items()},
         "differences": differences,
     }
 
@@ -224,12 +242,15 @@ def table(answer: dict[str, Any]) -> str:
         told = answer[name]
         for way in [way for way in spark_cold.WAYS if way in told]:
             rates, ratio = told[way]["rates"], f"{told[way]['over_handwritten']:.2f} ({told[way]['best']})"
-            cells = "".join(f"{rates[form]:11,d}" for form in ("ours", *spark_cold.FORMS))
+            cells = "".join(_cell(rates.get(form)) for form in ("ours", *spark_cold.FORMS))
             equal = "NO" if told[way]["differences"] else "yes"
-            took = [*(told["messages"] / rates[form] for form in ("ours", told[way]["best"])), told[way]["bare_s"]]
+            took = [*(told[way]["messages"] / rates[form] for form in ("ours", told[way]["best"])), told[way]["bare_s"]]
             seconds = ", ".join(f"{each:.1f}" for each in took)
-            lines.append(f"  {name:5s} {told['messages']:10,d} {way:8s}{cells}  {ratio:13s}  {equal:5s}  {seconds}")
+            lines.append(
+                f"  {name:5s} {told[way]['messages']:10,d} {way:8s}{cells}  {ratio:13s}  {equal:5s}  {seconds}"
+            )
         lines += [f"        {difference}" for difference in told["differences"]]
+    lines += [f"not from Kafka: {answer['no_kafka']}"] if "no_kafka" in answer else []
     flows = [name for name in FLOWS if "warm" in answer.get(name, {})]
     if flows:
         heads = "".join(f"{form:>11s}" for form in ("ours", *spark_flows.FORMS))
@@ -278,6 +299,10 @@ def table(answer: dict[str, Any]) -> str:
             f"({answer['bare_spark_s']} s)",
         ]
     return "\n".join(lines)
+
+
+def _cell(rate: int | None) -> str:
+    return " " * 10 + "–" if rate is None else f"{rate:11,d}"
 
 
 def _write(answer: dict[str, Any], output: Path) -> None:

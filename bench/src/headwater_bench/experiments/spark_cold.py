@@ -1,6 +1,8 @@
 """ETL, STATS and PRED on Spark as programs, each from its command to its end, beside five programs written by hand.
 
-What a program is given is a text file, of which it makes files of JSON, or a Parquet file, of which it makes a table.
+What a program is given is a text file, of which it makes files of JSON, or a Parquet file or a topic of Kafka, of which it
+makes a table. The topic was filled before, and is read to its end; it has one partition, so that all programs find messages
+in the order that a flow goes by.
 """
 
 from __future__ import annotations
@@ -11,7 +13,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from shutil import rmtree
 from typing import Any
@@ -27,6 +31,7 @@ from headwater_bench.riot.city import CityStream
 from headwater_bench.riot.datasets import CITY
 from headwater_bench.riot.generate import messages
 from headwater_bench.riot.notes import notes_of
+from headwater_bench.servers import kafka
 
 #: with Spark's own functions; Arrow batches and applyInPandasWithState, or transformWithStateInPandas; state by bucket of
 #: keys, on whole columns; and the same as a job, not a stream, over what is there
@@ -38,7 +43,13 @@ spark = SparkSession.builder.master("local[*]").config("spark.ui.enabled", "fals
 assert spark.range(1).count() == 1
 spark.stop()
 """
-WAYS = ("text", "parquet")  #: from a text file to files of JSON, from a Parquet file to a table
+#: from a text file to files of JSON, from a Parquet file to a table, from a topic to a table
+WAYS = ("text", "parquet", "kafka")
+FILES = WAYS[:2]
+#: from a topic, the best that keeps state by key, that keeps it by bucket, and that keeps none: others are behind those
+_FORMS_OF = {"kafka": ("arrow", "bucket", "job")}
+_TOPIC = "messages"
+_FEWER = 2  #: times as few messages are in a topic, whose programs need to run no longer to be told apart
 _ENDINGS = {"text": "txt", "parquet": "parquet"}
 _PATIENCE_S = 600.0
 _ROW_GROUP = 2**15
@@ -53,11 +64,28 @@ class Bench:
         self._programs = handwritten.folder()
         city = CityStream(seed=1, sensors=sensors)
         self._notes = folder / "notes.json"
-        self._inputs = {way: folder / way / f"messages.{ending}" for way, ending in _ENDINGS.items()}
-        for path in self._inputs.values():
+        files = {way: folder / way / f"messages.{ending}" for way, ending in _ENDINGS.items()}
+        self._inputs: dict[str, str | Path] = {**files}
+        for path in files.values():
             path.parent.mkdir(parents=True)
         self._notes.write_text(json.dumps(notes_of(CITY, city.ids)))
-        _write(city, count, self._inputs["text"], self._inputs["parquet"])
+        _write(city, count, files["text"], files["parquet"])
+        self._text = files["text"]
+
+    @contextmanager
+    def topic(self) -> Iterator[None]:
+        """Have a broker and the topic while the context lasts; raises NotHereError where there is none."""
+        where = self._folder / "kafka"
+        where.mkdir()
+        with kafka.broker(where) as servers:
+            _fill(servers, self._text, self.count_of("kafka"))
+            self._inputs["kafka"] = f"kafka:{servers}/{_TOPIC}"
+            yield
+            del self._inputs["kafka"]
+
+    def count_of(self, way: str) -> int:
+        """Return how many messages a program is given."""
+        return self.count // _FEWER if way == "kafka" else self.count
 
     def seconds(self, way: str, form: str) -> float:
         """Run a program, and return how long that took from its command to its end."""
@@ -66,6 +94,7 @@ class Bench:
         cores = whole_cores()
         given = {"INPUT": self._inputs[way], "OUTPUT": output, "NOTES": self._notes}
         environ = {**os.environ, **{name: str(value) for name, value in given.items()}, **_java()}
+        jars = ",".join(map(str, kafka.connector())) if way == "kafka" else ""
         if form == BARE:
             return _timed([sys.executable, "-c", _BARE], environ)
         if form == "ours":
@@ -79,6 +108,9 @@ class Bench:
             "--on",
             "spark",
         ]
+        if jars:
+            command += ["--available-now", "-c", f"spark.jars={jars}"]
+            environ["JARS"] = jars
         if form != "ours":
             numbers = Numbers(cores)
             said = ",".join(str(numbers.of_partition(number)) for number in range(cores + 1))
@@ -96,6 +128,11 @@ class Bench:
         ours = written(self.flow, self.output(way, "ours"))
         found = {form: differences(self.flow, ours, written(self.flow, self.output(way, form))) for form in forms}
         return [f"{way}, {form}: {told}" for form, each in found.items() for told in each]
+
+
+def forms_of(way: str) -> tuple[str, ...]:
+    """Return the handwritten programs that there are."""
+    return _FORMS_OF.get(way, FORMS)
 
 
 def _timed(command: Sequence[str], environ: dict[str, str]) -> float:
@@ -121,6 +158,25 @@ def _java() -> dict[str, str]:
     from headwater.spark import java
 
     return {"JAVA_HOME": str(java.find().home), "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
+
+
+def _fill(servers: str, text: Path, count: int) -> None:
+    """Fill the topic with the first messages of a text file, each with its number as the key."""
+    from confluent_kafka import Producer
+    from confluent_kafka.admin import AdminClient, NewTopic
+
+    admin = AdminClient({"bootstrap.servers": servers})
+    for made in admin.create_topics([NewTopic(_TOPIC, 1, 1)]).values():
+        made.result(_PATIENCE_S)
+    producer = Producer({"bootstrap.servers": servers, "queue.buffering.max.messages": 2 * _PIECE, "linger.ms": 20})
+    with text.open("rb") as lines:
+        for at, line in enumerate(islice(lines, count), 1):
+            number, _, message = line.rstrip(b"\n").partition(b",")
+            producer.produce(_TOPIC, message, number)
+            if not at % _PIECE and producer.flush(_PATIENCE_S):
+                break
+    if producer.flush(_PATIENCE_S):
+        raise RunError(f"the broker took no messages for {_PATIENCE_S:.0f} s")
 
 
 def _write(city: CityStream, count: int, text: Path, table: Path) -> None:

@@ -37,7 +37,7 @@ class Watch:
         else:
             self._longest_s = max(self._longest_s, now - self._paused_s)
 
-    def told(self) -> Surroundings:
+    def report(self) -> Surroundings:
         """Return what went on since."""
         gc.callbacks.remove(self._heard)
         span_s = time.perf_counter() - self._began_s

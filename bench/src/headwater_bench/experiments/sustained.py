@@ -93,8 +93,8 @@ def together(points: Sequence[Point]) -> Point:
     What others on the machine did during one visit is not the flow's; but what it did not deliver then, it did not deliver.
     """
     names = [field.name for field in fields(Point) if field.name not in _GIVEN]
-    told = {name: statistics.median(getattr(point, name) for point in points) for name in names}
-    return replace(points[0], **told | {"out_hz": statistics.fmean(point.out_hz for point in points)})
+    medians = {name: statistics.median(getattr(point, name) for point in points) for name in names}
+    return replace(points[0], **medians | {"out_hz": statistics.fmean(point.out_hz for point in points)})
 
 
 def compile_kernels(subject: Subject) -> None:
@@ -114,12 +114,12 @@ def measured(name: str, on: str, load: float, rate_hz: float, subject: Subject, 
     first, began_s = running.sample(), time.process_time()
     time.sleep(seconds)
     last, spent_s = running.sample(), time.process_time() - began_s
-    around, ended = watch.told(), _counted(running)
+    around, ended = watch.report(), _counted(running)
     running.stop()  # what is in the queues, bounded, is still worked off
     report = running.wait()
     assert report is not None
     out_hz = (ended.results - began.results) / (ended.at_s - began.at_s) / copies_of(report, warm)
-    seen = last.since(first)
+    span = last.since(first)
     first_step = next(step.name for step in running.flow.in_order() if not step.is_source)
     return Point(
         name,
@@ -127,12 +127,12 @@ def measured(name: str, on: str, load: float, rate_hz: float, subject: Subject, 
         load,
         rate_hz,
         out_hz,
-        p50_ms=seen.latency.percentile(50) / 1e6,
-        p99_ms=seen.latency.percentile(99) / 1e6,
-        cpu_us=1e6 * spent_s / max(1.0, out_hz * seen.at_s),
-        emit_p99_ms=seen.emit_latency.percentile(99) / 1e6,
-        batch=seen.steps[first_step].records_in / max(1, seen.steps[first_step].activations),
-        held=seen.backpressure_s / seen.at_s,
+        p50_ms=span.latency.percentile(50) / 1e6,
+        p99_ms=span.latency.percentile(99) / 1e6,
+        cpu_us=1e6 * spent_s / max(1.0, out_hz * span.at_s),
+        emit_p99_ms=span.emit_latency.percentile(99) / 1e6,
+        batch=span.steps[first_step].records_in / max(1, span.steps[first_step].activations),
+        held=span.backpressure_s / span.at_s,
         **around._asdict(),
     )
 

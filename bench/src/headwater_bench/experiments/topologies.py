@@ -119,10 +119,10 @@ _COPIES = {"chain": 1, "diamond": 2, "fan-out": 4}
 def topologies(sizes: tuple[int, ...] = (10, 20, 40), seed: int = 1) -> list[Topology]:
     """Return one topology of each shape and size, with costs drawn over two orders of magnitude."""
     random = Random(seed)
-    made = []
+    result = []
     for size in sizes:
         for shape in _SHAPES:
             ratio = MOST_COST_S / LEAST_COST_S
             costs = tuple(LEAST_COST_S * ratio ** random.random() for _ in range(size))
-            made.append(Topology(f"{shape} of {size}", shape, costs))
-    return made
+            result.append(Topology(f"{shape} of {size}", shape, costs))
+    return result

@@ -91,7 +91,7 @@ def measured(
     latency, emitted = last.latency.minus(first.latency), last.emit_latency.minus(first.emit_latency)
     sources = {step.name for step in flow.in_order() if step.is_source}
     steps = {name: last.steps[name].since(first.steps[name]) for name in last.steps if name not in sources}
-    told = ("t_q_ms", "t_s_ms", "t_c_ms", "utilisation", "cost_us")
+    figures = ("t_q_ms", "t_s_ms", "t_c_ms", "utilisation", "cost_us")
     return Trial(
         subject=subject,
         config=config,
@@ -107,7 +107,7 @@ def measured(
         cv=variation([step.utilisation for name, step in steps.items() if not idle(name)]),
         backpressure=(last.backpressure_s - first.backpressure_s) / span_s,
         steps={
-            name: {key: step.to_json()[key] for key in told} | {"in_hz": step.records_in / span_s}
+            name: {key: step.to_json()[key] for key in figures} | {"in_hz": step.records_in / span_s}
             for name, step in steps.items()
         },
     )

@@ -41,9 +41,9 @@ class _WarmedReader:
     def read(self, limit: int, timeout_s: float) -> Batch | None:
         count = min(limit, self._warmed.first - self._given)
         if count:
-            made = self._take(self._given, count)
+            batch = self._take(self._given, count)
             self._given += count
-            return Batch(made.columns, count, stamped(count))
+            return Batch(batch.columns, count, stamped(count))
         if not self._warmed.go.is_set():
             self._warmed.go.wait(timeout_s)
             return Batch.none(self._warmed.schema)
@@ -59,8 +59,8 @@ def copies_of(report: Report, warm: Sample) -> float:
         raise AssertionError(
             f"{report.flow}: {report.dead_letters} dead letters, shed {report.shed}, {report.left} left"
         )
-    taken = report.last.records_in - warm.records_in
-    return (sum(report.last.records_out.values()) - sum(warm.records_out.values())) / max(1, taken) or 1.0
+    records = report.last.records_in - warm.records_in
+    return (sum(report.last.records_out.values()) - sum(warm.records_out.values())) / max(1, records) or 1.0
 
 
 def when_done_with(running: EngineRun, count: int) -> Sample:
@@ -74,5 +74,5 @@ def when_done_with(running: EngineRun, count: int) -> Sample:
             return sample
         report = running.wait(0.01)
         if report is not None:
-            taken = report.last.records_in
-            raise AssertionError(f"{running.flow.name} ended before it was warm, at {taken} of {count} messages")
+            records = report.last.records_in
+            raise AssertionError(f"{running.flow.name} ended before it was warm, at {records} of {count} messages")

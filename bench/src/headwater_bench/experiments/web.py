@@ -61,27 +61,27 @@ class Served:
 def served(folder: Path) -> Iterator[Served]:
     """Serve the flows of a folder with a dashboard, until the context ends."""
     state = folder / ".headwater"
-    said = folder / "said"
+    log_file = folder / "said"
     words = ["serve", str(folder), "--listen", "127.0.0.1:0", "--web", "--web-listen", "127.0.0.1:0"]
-    with said.open("wb") as told:
-        process = subprocess.Popen([sys.executable, "-c", _MAIN, *words], stderr=told, cwd=folder)
+    with log_file.open("wb") as stderr:
+        process = subprocess.Popen([sys.executable, "-c", _MAIN, *words], stderr=stderr, cwd=folder)
     try:
-        url = until(lambda: re.search(r"the dashboard is at (\S+);", said.read_text()), said).group(1)
-        until(lambda: "runs (process" in said.read_text(), said)
+        url = until(lambda: re.search(r"the dashboard is at (\S+);", log_file.read_text()), log_file).group(1)
+        until(lambda: "runs (process" in log_file.read_text(), log_file)
         yield Served(url, (state / "token").read_text().strip(), process.pid)
     finally:
         process.send_signal(signal.SIGTERM)
         process.wait(_PATIENCE_S)
 
 
-def until(true: Any, said: Path) -> Any:
+def until(true: Any, log_file: Path) -> Any:
     """Return what something gives once it gives anything; RunError, with what was said, where that takes too long."""
     end_s = time.monotonic() + _PATIENCE_S
     while time.monotonic() < end_s:
-        if found := true():
-            return found
+        if value := true():
+            return value
         time.sleep(0.05)
-    raise RunError(f"the server does not come up: {said.read_text()[-500:]}")
+    raise RunError(f"the server does not come up: {log_file.read_text()[-500:]}")
 
 
 @contextmanager

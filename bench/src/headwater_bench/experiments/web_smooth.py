@@ -83,5 +83,5 @@ def script_ms(page: Any, seconds: float) -> float:
 
 
 def _spent_s(session: Any) -> float:
-    found = {each["name"]: each["value"] for each in session.send("Performance.getMetrics")["metrics"]}
-    return float(sum(found[name] for name in _SPENT))
+    metrics = {each["name"]: each["value"] for each in session.send("Performance.getMetrics")["metrics"]}
+    return float(sum(metrics[name] for name in _SPENT))

@@ -118,8 +118,8 @@ class _Receiver:
         self.end: Inbound | None = None
 
     def start(self) -> None:
-        position, kept = self._saved
-        self.kept = list(kept)
+        position, received = self._saved
+        self.received = list(received)
         self.end = Inbound("numbers", NUMBERS, window=4000, **position)
 
     def stop(self) -> None:
@@ -129,13 +129,13 @@ class _Receiver:
         assert self.end is not None
         batch = self.end.read(random.choice([1, 10, 100]), 0)
         if batch is not None and batch.length:
-            self.kept += batch["n"].tolist()
+            self.received += batch["n"].tolist()
 
     def checkpoint(self) -> None:
         assert self.end is not None
         arrivals = self.end.arrivals
         position = {"life": self.end.machine.life, "next": arrivals.handed, "ended": arrivals.ended}
-        self._saved = position, list(self.kept)
+        self._saved = position, list(self.received)
         self.end.commit(arrivals.handed)
 
     @property
@@ -192,7 +192,7 @@ class _World:
                 self.disk.chances, self.disk.fuse = {}, None
             self.now_s += self.random.choice([0.0, 0.001, PING_S / 4])
             self._step()
-        self.trial.received, self.trial.ended = self.receiver.kept, self.receiver.ended
+        self.trial.received, self.trial.ended = self.receiver.received, self.receiver.ended
         return self.trial
 
     def _step(self) -> None:
@@ -238,11 +238,11 @@ class _World:
         elif self.wire is not None:
             name = self.random.choice(["sender", "receiver"])
             if what == "tick":
-                said = self.wire.ends[name].machine.tick(self.now_s)
-                if said is None:
+                messages = self.wire.ends[name].machine.tick(self.now_s)
+                if messages is None:
                     self.wire = None
                 else:
-                    self.wire.say(name, said)
+                    self.wire.say(name, messages)
             else:
                 self.wire.push(name)
                 self.wire.carry(name, self.random.choice([1, 7, 100, 10_000]), self.now_s)

@@ -188,17 +188,17 @@ class LogTrial:
     def check(self) -> None:
         """Read all that is there: in order, once, as it was written, and all that was acknowledged and is still needed."""
         reader = self.log.reader()
-        found: list[Entry] = []
+        stored: list[Entry] = []
         while entries := reader.read(500):
-            found += entries
-        positions = [entry.position for entry in found]
+            stored += entries
+        positions = [entry.position for entry in stored]
         assert positions == sorted(set(positions))
         assert len(positions) + reader.skipped == self.log.end
         if self.bounds.full != "drop lowest":
             assert positions == list(range(self.log.first, self.log.end))
-        assert all(self.written[entry.position] == entry.data for entry in found)
+        assert all(self.written[entry.position] == entry.data for entry in stored)
         assert reader.lost == 0
         if self.bounds.full == "hold" or self.bounds.nbytes is None:
             assert self.log.first <= self.released
         if self.bounds.nbytes is None:
-            assert found or not self.log.end, "the last entry is gone"
+            assert stored or not self.log.end, "the last entry is gone"

@@ -28,8 +28,8 @@ def tried(seed: int) -> Counter[str]:
 
 
 def _bridged(seed: int) -> Counter[str]:
-    found = bridged(seed)
-    assert found.is_right, f"lost {found.lost}, twice {found.twice}, stuck {found.stuck}, {found.faults}"
-    powers = found.faults.get("power", 0)
-    killed = found.faults.get("kill sender", 0) + found.faults.get("kill receiver", 0)
-    return Counter({"kills": killed, "power cuts": powers, "network cuts": found.faults.get("cut", 0)})
+    trial = bridged(seed)
+    assert trial.is_right, f"lost {trial.lost}, twice {trial.twice}, stuck {trial.stuck}, {trial.faults}"
+    powers = trial.faults.get("power", 0)
+    killed = trial.faults.get("kill sender", 0) + trial.faults.get("kill receiver", 0)
+    return Counter({"kills": killed, "power cuts": powers, "network cuts": trial.faults.get("cut", 0)})

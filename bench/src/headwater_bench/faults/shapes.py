@@ -45,9 +45,9 @@ class Shape:
 @lru_cache(maxsize=4096)
 def shape(seed: int) -> Shape:
     """Return the shape of a number, always the same."""
-    made = Shape(seed)
-    made.graph()
-    return made
+    result = Shape(seed)
+    result.graph()
+    return result
 
 
 class _Building:
@@ -78,7 +78,7 @@ class _Building:
         self.count += 1
         return f"{what} {self.count}"
 
-    def _taken(self) -> Stream:
+    def _take_stream(self) -> Stream:
         """Return an open stream; it may stay open for another."""
         at = self.random.randrange(len(self.open))
         return self.open[at] if self.random.random() < 0.3 else self.open.pop(at)
@@ -88,44 +88,44 @@ class _Building:
 
     def _map(self) -> None:
         self.open.append(
-            self._taken().map(self._name("map"), _may_break, out=FIELDS, parallel=self.random.choice([1, 2]))
+            self._take_stream().map(self._name("map"), _may_break, out=FIELDS, parallel=self.random.choice([1, 2]))
         )
 
     def _split(self) -> None:
-        self.open += self._taken().split(self._name("split"), col.x > 4)
+        self.open += self._take_stream().split(self._name("split"), col.x > 4)
 
     def _union(self) -> None:
         if len(self.open) > 1:
             self.open.append(self.open.pop(0).union(self._name("union"), self.open.pop()))
 
     def _process(self) -> None:
-        keyed = self._taken().key_by("k")
+        keyed = self._take_stream().key_by("k")
         self.open.append(keyed.process(self._name("seen"), _seen, out=FIELDS, parallel=self._parallel()))
 
     def _scan(self) -> None:
-        keyed = self._taken().key_by("k")
+        keyed = self._take_stream().key_by("k")
         self.open.append(keyed.scan(self._name("tally"), _Tally(), out=FIELDS, parallel=self._parallel()))
 
     def _window(self) -> None:
         self.shape.may_grow = False
         kinds: list[Window] = [Tumbling("10 s"), Sliding("20 s", every="5 s"), Session("8 s")]
         kind = self.random.choice(kinds)
-        made = (
-            self._taken()
+        windows = (
+            self._take_stream()
             .key_by("k")
             .window(self._name("window"), kind, n=agg.count(), total=agg.sum("x"), parallel=self._parallel())
         )
-        made.write(self._name("out"), io.Collect())
-        made.late.write(self._name("late"), io.Collect())
+        windows.write(self._name("out"), io.Collect())
+        windows.late.write(self._name("late"), io.Collect())
 
     def _join(self) -> None:
         if len(self.open) < 2:
             return
         self.shape.may_grow = False
-        left, right = self._taken(), self.open[self.random.randrange(len(self.open))]
+        left, right = self._take_stream(), self.open[self.random.randrange(len(self.open))]
         renamed = right.select(self._name("right"), "k", "t", other=col.id)
-        made = left.key_by("k").join(self._name("pair"), renamed.key_by("k"), within="3 s", parallel=self._parallel())
-        made.select(self._name("pairs"), "id", "k", other=col.other).write(self._name("out"), io.Collect())
+        pairs = left.key_by("k").join(self._name("pair"), renamed.key_by("k"), within="3 s", parallel=self._parallel())
+        pairs.select(self._name("pairs"), "id", "k", other=col.other).write(self._name("out"), io.Collect())
 
 
 def _records(random: Random, last_digit: int) -> Batch:

@@ -28,19 +28,19 @@ class SinkContents:
 class SimulatedParts(CutTransaction):
     """An open sink; `fails` says by the name of a call whether it fails now."""
 
-    def __init__(self, kept: SinkContents, after: int, fails: Callable[[str], bool]) -> None:
-        if after > max(kept.parts, default=-1):
+    def __init__(self, contents: SinkContents, after: int, fails: Callable[[str], bool]) -> None:
+        if after > max(contents.parts, default=-1):
             raise AssertionError(f"the run goes on after part {after}, which the sink was never asked to prepare")
-        self._kept, self._fails, self._part = kept, fails, []
-        kept.parts = {number: rows for number, rows in kept.parts.items() if number <= after}
-        kept.committed = after
+        self._contents, self._fails, self._part = contents, fails, []
+        contents.parts = {number: rows for number, rows in contents.parts.items() if number <= after}
+        contents.committed = after
 
     _part: list[Row]
 
     @property
     def committed(self) -> int:
         """The last part that counts."""
-        return self._kept.committed
+        return self._contents.committed
 
     def write(self, batch: Batch) -> None:
         """Take records."""
@@ -55,7 +55,7 @@ class SimulatedParts(CutTransaction):
     def _keep(self, number: int, count: int) -> None:
         if self._fails("prepare"):
             raise OSError("the sink is not there")
-        self._kept.parts[number] = self._part[:count]
+        self._contents.parts[number] = self._part[:count]
         del self._part[:count]
         if self._fails("prepare"):
             raise OSError("the sink did not answer")
@@ -64,9 +64,9 @@ class SimulatedParts(CutTransaction):
         """Let parts count."""
         if self._fails("commit"):
             raise OSError("the sink is not there")
-        if number not in self._kept.parts:
+        if number not in self._contents.parts:
             raise AssertionError(f"part {number} was never prepared")
-        self._kept.committed = max(self._kept.committed, number)
+        self._contents.committed = max(self._contents.committed, number)
 
     def rollback(self) -> None:
         """Forget what is not prepared."""
@@ -76,6 +76,6 @@ class SimulatedParts(CutTransaction):
         """Nothing is open."""
 
 
-def parts_of(kept: SinkContents, after: int, fails: Callable[[str], bool]) -> Callable[[Any, Schema], Transaction]:
+def parts_of(contents: SinkContents, after: int, fails: Callable[[str], bool]) -> Callable[[Any, Schema], Transaction]:
     """Return what opens a sink for an operator."""
-    return lambda sink, schema: SimulatedParts(kept, after, fails)
+    return lambda sink, schema: SimulatedParts(contents, after, fails)

@@ -146,7 +146,7 @@ class Trial:
     def _fails(self, call: str) -> bool:
         return not (self.peace or self.is_deleted) and self.random.random() < self.sink_fails
 
-    def made(self, number: int) -> None:
+    def note_complete(self, number: int) -> None:
         """Take note that a checkpoint is called complete."""
         self.complete = number
         if self.is_deleted:
@@ -157,9 +157,9 @@ class Trial:
 
     def _compare(self) -> None:
         rows, state = _undisturbed(self.shape)
-        found = _held(self.sinks)
+        contents = _contents(self.sinks)
         for name in rows:
-            lost, twice = rows[name] - found[name], found[name] - rows[name]
+            lost, twice = rows[name] - contents[name], contents[name] - rows[name]
             assert not lost, f"sink {name!r} lacks {sorted(lost.elements())[:3]} ({lost.total()})"
             assert not twice, f"sink {name!r} has too many: {sorted(twice.elements())[:3]} ({twice.total()})"
         assert _state(self.world) == state, "the state of a step is not that of an undisturbed run"
@@ -179,13 +179,13 @@ class _Watched(Store):
     ) -> None:
         """Write a checkpoint."""
         super().write(number, content, states, since=since)
-        self._trial.made(number)
+        self._trial.note_complete(number)
 
 
 @lru_cache(maxsize=4096)
-def _undisturbed(given: Shape) -> tuple[dict[str, Counter[Any]], Any]:
+def _undisturbed(subject: Shape) -> tuple[dict[str, Counter[Any]], Any]:
     sinks: dict[str, SinkContents] = {}
-    world = World(Random(0), given.graph(), given.records, sinks, None)
+    world = World(Random(0), subject.graph(), subject.records, sinks, None)
     world.run(most=_MOST_MOVES)
     for task in world.tasks:
         if task.instance.step.is_sink:
@@ -194,18 +194,18 @@ def _undisturbed(given: Shape) -> tuple[dict[str, Counter[Any]], Any]:
             assert safe is not None
             safe()
             task.operator.commit(0)
-    return _held(sinks), _state(world)
+    return _contents(sinks), _state(world)
 
 
-def _held(sinks: dict[str, SinkContents]) -> dict[str, Counter[Any]]:
-    return {name: Counter(kept.rows()) for name, kept in sinks.items()}
+def _contents(sinks: dict[str, SinkContents]) -> dict[str, Counter[Any]]:
+    return {name: Counter(contents.rows()) for name, contents in sinks.items()}
 
 
 def _state(world: World) -> dict[str, Any]:
     """Return what keyed steps keep, of all instances together."""
-    found: dict[str, Any] = {}
+    states: dict[str, Any] = {}
     for task in world.tasks:
-        of_step = found.setdefault(task.name, {}) if isinstance(task.operator, ProcessOperator | ScanOperator) else {}
+        of_step = states.setdefault(task.name, {}) if isinstance(task.operator, ProcessOperator | ScanOperator) else {}
         if isinstance(task.operator, ProcessOperator):
             saved = unpack_state("process", task.operator.snapshot())
             of_step.update({tuple(key): state for key, state in zip(saved["keys"], saved["states"], strict=True)})
@@ -214,4 +214,4 @@ def _state(world: World) -> dict[str, Any]:
             if saved["slots"]:
                 cells = zip(*(saved["cells"][name].tolist() for name in ("count", "total")), strict=True)
                 of_step.update(zip(saved["keys"]["k"].tolist(), cells, strict=True))
-    return found
+    return states

@@ -108,12 +108,12 @@ class World:
     def _task(self, instance: Instance, after: int) -> Task:
         if instance.step.is_source:
             return Task(instance, None, measure=False)
-        kept = (
+        contents = (
             self.sinks.setdefault(f"{instance.step.name}.{instance.number}", SinkContents())
             if instance.step.is_sink
             else SinkContents()
         )
-        return Task(instance, build(instance.step, parts_of(kept, after, self._fails)), measure=False)
+        return Task(instance, build(instance.step, parts_of(contents, after, self._fails)), measure=False)
 
     def run(self, *, most: int) -> None:
         """Move until all have ended or the last checkpoint is made; AssertionError after too many moves."""

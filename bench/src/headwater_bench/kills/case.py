@@ -17,7 +17,7 @@ from headwater.engine.checkpoint.store import Store
 from headwater.flow.endpoints import Sink, Source
 from headwater.flow.stream import Stream
 from headwater.operators.snapshot import unpack_state
-from headwater_bench.kills.children import asked
+from headwater_bench.kills.children import answer_of
 
 Row = tuple[Any, ...]
 Rows = Counter[Row]  #: what a sink holds, each record as often as it is there
@@ -39,19 +39,19 @@ class Discrepancy:
     state: int = 0  #: keys whose state is not that of an undisturbed run
     why: list[str] = field(default_factory=list)  #: the first of each
 
-    def hold(self, name: str, held: Rows, whole: Rows) -> None:
+    def hold(self, name: str, actual: Rows, whole: Rows) -> None:
         """Hold what a sink has against what it should, where each record is there once."""
-        lost, twice = whole - held, held - whole
+        lost, twice = whole - actual, actual - whole
         self.lost, self.twice = self.lost + lost.total(), self.twice + twice.total()
         if lost or twice:
             self.why.append(f"{name} lacks {list(lost)[:3]}, and has too often {list(twice)[:3]}")
 
-    def hold_state(self, state: dict[str, int], wanted: dict[str, int]) -> None:
+    def hold_state(self, state: dict[str, int], expected: dict[str, int]) -> None:
         """Hold the state of the keyed step against what it should be."""
-        wrong = [key for key in {*state, *wanted} if state.get(key) != wanted.get(key)]
+        wrong = [key for key in {*state, *expected} if state.get(key) != expected.get(key)]
         self.state += len(wrong)
         if wrong:
-            self.why.append(f"the state is wrong: {[(key, state.get(key), wanted.get(key)) for key in wrong[:3]]}")
+            self.why.append(f"the state is wrong: {[(key, state.get(key), expected.get(key)) for key in wrong[:3]]}")
 
 
 class Origin(ABC):
@@ -137,29 +137,29 @@ class Case:
         """Say whether all records have come through, of a flow that does not end: how far the text file is tells."""
         return len({n for _, n, _ in self.target.rows(folder)}) >= RECORDS
 
-    def found(self, folder: Path) -> Discrepancy:
+    def judge(self, folder: Path) -> Discrepancy:
         """Hold what is there in the end against an undisturbed run, and remove what servers keep of it."""
-        rows: list[Row] = [tuple(row) for row in asked(lambda: self.target.rows(folder))]
-        asked(lambda: self.origin.remove(folder))
-        found, count = Discrepancy(), len(rows)
+        rows: list[Row] = [tuple(row) for row in answer_of(lambda: self.target.rows(folder))]
+        answer_of(lambda: self.origin.remove(folder))
+        discrepancy, count = Discrepancy(), len(rows)
         if self.target.ids:
             rows = list({row[-1]: row[:-1] for row in rows}.values())
-            found.again = count - len(rows)
-        held, whole = Counter(rows), Counter(undisturbed())
+            discrepancy.again = count - len(rows)
+        actual, whole = Counter(rows), Counter(undisturbed())
         if self.origin.once and self.target.once:
-            found.hold(self.target.name, held, whole)
+            discrepancy.hold(self.target.name, actual, whole)
         else:
-            self._hold_some(found, held, whole)
-        found.hold_state(state_of(folder), totals(rows if self.target.once else undisturbed()))
-        return found
+            self._hold_some(discrepancy, actual, whole)
+        discrepancy.hold_state(state_of(folder), totals(rows if self.target.once else undisturbed()))
+        return discrepancy
 
-    def _hold_some(self, found: Discrepancy, held: Rows, whole: Rows) -> None:
+    def _hold_some(self, discrepancy: Discrepancy, actual: Rows, whole: Rows) -> None:
         """Hold what may be there more than once against what must be there: a receiver tells by a record's number."""
-        numbers = Counter((n,) for _, n, _ in held.elements())
-        found.again = numbers.total() - len(numbers)
-        found.hold(self.target.name, Counter(set(numbers)), Counter((n,) for _, n, _ in whole))
+        numbers = Counter((n,) for _, n, _ in actual.elements())
+        discrepancy.again = numbers.total() - len(numbers)
+        discrepancy.hold(self.target.name, Counter(set(numbers)), Counter((n,) for _, n, _ in whole))
         if self.origin.once:  # what comes again is the same
-            found.hold(self.target.name, Counter(set(held)), whole)
+            discrepancy.hold(self.target.name, Counter(set(actual)), whole)
 
 
 Summing = Callable[[int | None, dict[str, Any]], tuple[int, dict[str, Any]]]
@@ -187,7 +187,7 @@ def key_of(n: int) -> str:
     return f"k{n % _KEYS}"
 
 
-def made(numbers: Array) -> dict[str, Any]:
+def make_records(numbers: Array) -> dict[str, Any]:
     """Make the records of these numbers, as a generator does."""
     return {"key": Text.of([key_of(n) for n in numbers.tolist()]), "n": numbers}
 

@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 
 
-def asked(work: Callable[[], Any]) -> Any:
+def answer_of(work: Callable[[], Any]) -> Any:
     """Have a child do something, and return its answer, which is plain data."""
     reading, writing = os.pipe()
     child = os.fork()

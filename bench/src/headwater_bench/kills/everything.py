@@ -12,7 +12,7 @@ from typing import Any
 from headwater import Flow, agg, col, engine, io
 from headwater.data.column import Array
 from headwater.flow.windows import Tumbling
-from headwater_bench.kills.case import FIELDS, Discrepancy, Rows, made, state_of, summed
+from headwater_bench.kills.case import FIELDS, Discrepancy, Rows, make_records, state_of, summed
 
 RECORDS = 6_000
 RATE = 30_000
@@ -39,7 +39,7 @@ class Everything:
         for seconds in (0.1, None):
             engine.run(self.flow(warm), checkpoint=warm / "checkpoint", every="10 ms", seconds=seconds)
         engine.run(self._flow(whole, 1e9), checkpoint=whole / "checkpoint", workers=1)
-        self._whole, self._state = _held(whole), state_of(whole)
+        self._whole, self._state = _contents(whole), state_of(whole)
         lacking = [name for name, rows in self._whole.items() if not rows]
         assert not lacking, f"sinks of the undisturbed run that hold nothing: {lacking}"
 
@@ -75,30 +75,30 @@ class Everything:
         ).write("parquet", io.ParquetTable(folder / "found"))
         return flow
 
-    def found(self, folder: Path) -> Discrepancy:
+    def judge(self, folder: Path) -> Discrepancy:
         """Hold what is there in the end against the undisturbed run."""
-        found, held = Discrepancy(), _held(folder)
+        discrepancy, actual = Discrepancy(), _contents(folder)
         for name, whole in self._whole.items():
-            found.hold(name, held[name], whole)
+            discrepancy.hold(name, actual[name], whole)
         if self.lanes == 1:
-            found.hold_state(state_of(folder), self._state)
-        return found
+            discrepancy.hold_state(state_of(folder), self._state)
+        return discrepancy
 
 
 def _numbers(rate: float) -> io.Generate:
     """Records whose moments are up to a second out of order."""
 
     def make(numbers: Array) -> dict[str, Any]:
-        return {**made(numbers), "at": numbers * 100_000 + (numbers * 7919 % 11) * 100_000}
+        return {**make_records(numbers), "at": numbers * 100_000 + (numbers * 7919 % 11) * 100_000}
 
     return io.Generate(make, {**FIELDS, "at": "time"}, rate=rate, count=RECORDS)
 
 
-def _held(folder: Path) -> dict[str, Rows]:
+def _contents(folder: Path) -> dict[str, Rows]:
     """Read back what the sinks hold, as other programs would."""
     import pyarrow.dataset as dataset
 
-    found = dataset.dataset(folder / "found", format="parquet", exclude_invalid_files=False).to_table().to_pylist()
+    rows = dataset.dataset(folder / "found", format="parquet", exclude_invalid_files=False).to_table().to_pylist()
     with sqlite3.connect(folder / "pairs.db") as database:
         pairs = database.execute("select * from pairs").fetchall()
     lines = (folder / "text.jsonl").read_text().splitlines()
@@ -106,5 +106,5 @@ def _held(folder: Path) -> dict[str, Rows]:
         "text": Counter(tuple(json.loads(line).values()) for line in lines),
         "csv": Counter((line,) for line in (folder / "windows.csv").read_text().splitlines()[1:]),
         "table": Counter(pairs),
-        "parquet": Counter(tuple(row.values()) for row in found),
+        "parquet": Counter(tuple(row.values()) for row in rows),
     }

@@ -12,7 +12,7 @@ from headwater import io
 from headwater.data.batch import Batch
 from headwater.data.schema import Schema
 from headwater.flow.endpoints import Source
-from headwater_bench.kills.case import FIELDS, RECORDS, Origin, made, records
+from headwater_bench.kills.case import FIELDS, RECORDS, Origin, make_records, records
 from headwater_bench.servers import free_port, mosquitto
 from headwater_bench.servers.posting import posted
 from headwater_bench.servers.topics import remove_topic
@@ -35,7 +35,7 @@ class Generator(Origin):
 
     def source(self, folder: Path) -> Source:
         """Describe the source of one round."""
-        return io.Generate(made, FIELDS, rate=_RATE, count=RECORDS)
+        return io.Generate(make_records, FIELDS, rate=_RATE, count=RECORDS)
 
 
 class File(Origin):

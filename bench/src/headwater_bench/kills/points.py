@@ -91,12 +91,12 @@ class Point(NamedTuple):
         call: Callable[..., Any] = getattr(holder, name)
         left = self.time
 
-        def dying(*given: Any, **more: Any) -> Any:
+        def dying(*arguments: Any, **more: Any) -> Any:
             nonlocal left
             left -= 1
             if not left and not self.after:
                 _die()
-            answer = call(*given, **more)
+            answer = call(*arguments, **more)
             if not left and self.after:
                 _die()
             return answer

@@ -16,7 +16,7 @@ from headwater import Flow, engine
 from headwater.engine.warm import load_kernels
 from headwater.operators.execution_graph import ExecutionGraph
 from headwater_bench.kills.case import Discrepancy
-from headwater_bench.kills.children import asked, beside, is_over, run_in_child
+from headwater_bench.kills.children import answer_of, beside, is_over, run_in_child
 from headwater_bench.kills.points import Point
 
 _EVERY = "10 ms"  #: a checkpoint
@@ -53,7 +53,7 @@ class Killed(Protocol):
     def is_complete(self, folder: Path) -> bool:
         """Say whether all is there, of a flow that does not end."""
 
-    def found(self, folder: Path) -> Discrepancy:
+    def judge(self, folder: Path) -> Discrepancy:
         """Look at what is there in the end."""
 
 
@@ -64,21 +64,21 @@ class Round:
     kills: int = 0
     while_checkpointing: int = 0
     points: Counter[str] = field(default_factory=Counter)  #: at which runs killed themselves
-    found: Discrepancy = field(default_factory=Discrepancy)
+    discrepancy: Discrepancy = field(default_factory=Discrepancy)
 
 
 def play(case: Killed, folder: Path, chance: Random) -> Round:
     """Play a round in a folder of its own."""
     folder.mkdir()
-    asked(lambda: case.prepare(folder))
+    answer_of(lambda: case.prepare(folder))
     load_kernels(ExecutionGraph.of(case.flow(folder)))  # here, so that each run need not
     played = Round()
     with beside(case.feed(folder)) as is_fed:
         while not _is_ended(case, folder, chance, played, is_fed):
             played.kills += 1
     if not case.ends:
-        asked(lambda: _go_on_for(case.flow(folder), folder))
-    played.found = case.found(folder)
+        answer_of(lambda: _go_on_for(case.flow(folder), folder))
+    played.discrepancy = case.judge(folder)
     return played
 
 

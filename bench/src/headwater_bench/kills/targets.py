@@ -73,9 +73,9 @@ class Kafka(Target):
     def rows(self, folder: Path) -> list[Row]:
         """Return those messages of the topic whose transactions were committed, and delete it."""
         topic = name_of(folder)
-        found = in_topic(self._brokers, topic)
+        values = in_topic(self._brokers, topic)
         remove_topic(self._brokers, topic)
-        return [_row(json.loads(value)) for value in found]
+        return [_row(json.loads(value)) for value in values]
 
 
 class Http(Target):
@@ -136,7 +136,7 @@ class MqttWithIds(Mqtt):
     def rows(self, folder: Path) -> list[Row]:
         """Return what the broker has kept for the receiver, each with its id."""
         heard = mosquitto.hear(self._port, f"{name_of(folder)}-witness", name_of(folder), qos=1, properties=True)
-        return [(*_row(json.loads(payload)), told) for _, told, payload in (line.split(" ", 2) for line in heard)]
+        return [(*_row(json.loads(payload)), id) for _, id, payload in (line.split(" ", 2) for line in heard)]
 
 
 def _row(record: dict[str, Any]) -> Row:

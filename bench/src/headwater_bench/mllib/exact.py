@@ -30,9 +30,9 @@ def regression(rows: DataFrame, dataset: Dataset) -> LinearModel:
     """Fit the last feature by the others."""
     summed = rows.select(*dataset.features).mapInArrow(_summed, "at int, told array<double>").toArrow()
     # in the order of partitions, so that the same table gives the same bits
-    told = summed.sort_by("at").column("told").to_pylist()
+    moments = summed.sort_by("at").column("told").to_pylist()
     return regression_of(
-        reduce(add, (Moments.from_floats(each, len(dataset.features)) for each in told)), list(dataset.features)
+        reduce(add, (Moments.from_floats(each, len(dataset.features)) for each in moments)), list(dataset.features)
     )
 
 
@@ -57,7 +57,7 @@ def _summed(batches: Iterator[Any]) -> Iterator[Any]:
 
     context = TaskContext.get()
     assert context is not None
-    found = [Moments.of(_matrix(pa.Table.from_batches([batch]))) for batch in batches if batch.num_rows]
-    if found:
-        told = pa.array([reduce(add, found).to_floats()], pa.list_(pa.float64()))
-        yield pa.record_batch([pa.array([context.partitionId()], pa.int32()), told], names=["at", "told"])
+    moments = [Moments.of(_matrix(pa.Table.from_batches([batch]))) for batch in batches if batch.num_rows]
+    if moments:
+        floats = pa.array([reduce(add, moments).to_floats()], pa.list_(pa.float64()))
+        yield pa.record_batch([pa.array([context.partitionId()], pa.int32()), floats], names=["at", "told"])

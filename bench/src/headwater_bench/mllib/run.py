@@ -36,7 +36,7 @@ def run(
         runner="spark",
         seconds=seconds,
         last=_sample(models, frame.count(), seconds),
-        extra={"trainer": trainer, "models": [_told(*each) for each in zip(files, models, strict=True)]},
+        extra={"trainer": trainer, "models": [_description(*each) for each in zip(files, models, strict=True)]},
     )
 
 
@@ -72,5 +72,5 @@ def _step(name: str, came: int, went: int, busy_s: float, seconds: float) -> Ste
     )
 
 
-def _told(file: str, model: Model) -> dict[str, object]:
+def _description(file: str, model: Model) -> dict[str, object]:
     return {"file": file, "kind": model.kind, "revision": model.revision, **model.facts}

@@ -113,10 +113,10 @@ class Trainer:
             finally:
                 rows.unpersist()
                 tested.unpersist()
-        kept = [self.store.add(self.names[model.kind], model) for model in models]
+        files = [self.store.add(self.names[model.kind], model) for model in models]
         if self.broker is not None:
-            announce(kept, self.broker, self.topic)
-        return kept
+            announce(files, self.broker, self.topic)
+        return files
 
     def follow(self, triggers: Source) -> Iterator[list[Model]]:
         """Train whenever a trigger comes, until its source ends; one that cannot be followed is logged."""
@@ -172,23 +172,23 @@ class Trainer:
 
     def _measure(self, models: list[Model], tested: DataFrame, label: Column, rows: int) -> None:
         """Write into the models' facts how far they, and the revisions before them, are off."""
-        wanted: dict[str, Model] = {}
+        by_prefix: dict[str, Model] = {}
         errors: dict[str, Column] = {}
         for number, model in enumerate(models):
-            wanted[f"{number} "] = model
+            by_prefix[f"{number} "] = model
             before = self.store.latest(self.names[model.kind])
             if before is not None and before.columns == model.columns:
-                wanted[f"{number} before_"] = before
-        for prefix, model in wanted.items():
+                by_prefix[f"{number} before_"] = before
+        for prefix, model in by_prefix.items():
             errors |= {f"{prefix}{name}": value for name, value in _errors(model, label).items()}
-        found = tested.agg(F.count("*").alias("tested"), *(value.alias(name) for name, value in errors.items())).first()
-        assert found is not None
-        if not found["tested"]:
+        row = tested.agg(F.count("*").alias("tested"), *(value.alias(name) for name, value in errors.items())).first()
+        assert row is not None
+        if not row["tested"]:
             raise ModelError("there are no rows to measure the new models on")
         for number, model in enumerate(models):
             mine = [name for name in errors if name.startswith(f"{number} ")]
-            facts = {name.partition(" ")[2]: float(found[name]) for name in mine}
-            model.facts.update({"rows": float(rows), "tested": float(found["tested"]), **facts})
+            facts = {name.partition(" ")[2]: float(row[name]) for name in mine}
+            model.facts.update({"rows": float(rows), "tested": float(row["tested"]), **facts})
 
 
 def _condition(where: Expr, table: DataFrame) -> Column:
@@ -230,14 +230,14 @@ def _regression(rows: DataFrame, dataset: Dataset) -> LinearModel:
     """Fit the last feature by the others with ordinary least squares."""
     *columns, target = dataset.features
     # Centred: sums of squares of numbers far from zero would lose the digits that matter.
-    told = rows.agg(
+    figures = rows.agg(
         *(F.avg(name).alias(f"mean {name}") for name in dataset.features),
         *(F.min(name).alias(f"min {name}") for name in columns),
         *(F.max(name).alias(f"max {name}") for name in columns),
     ).first()
-    assert told is not None
-    varying = [name for name in columns if told[f"min {name}"] < told[f"max {name}"]]
-    mean = {name: told[f"mean {name}"] for name in dataset.features}
+    assert figures is not None
+    varying = [name for name in columns if figures[f"min {name}"] < figures[f"max {name}"]]
+    mean = {name: figures[f"mean {name}"] for name in dataset.features}
     weights = dict.fromkeys(columns, 0.0)
     offset = 0.0
     if varying:
@@ -274,8 +274,8 @@ def _label(target: str, borders: Array) -> Column:
 
 
 def _errors(model: Model, label: Column) -> dict[str, Column]:
-    said = prediction(model)
+    guess = prediction(model)
     if isinstance(model, TreeModel):
-        return {"accuracy": F.avg(F.when(said == label, 1.0).otherwise(0.0))}
-    error = F.col(model.target) - said
+        return {"accuracy": F.avg(F.when(guess == label, 1.0).otherwise(0.0))}
+    error = F.col(model.target) - guess
     return {"rmse": F.sqrt(F.avg(error * error)), "mean_error": F.avg(error)}

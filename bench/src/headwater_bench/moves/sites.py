@@ -181,25 +181,25 @@ class Farm:
 
     def settled(self) -> dict[str, Any] | None:
         """Return what the coordinator says once all sites are here, all parts run, and nothing is being moved."""
-        found = self.status()
+        status = self.status()
         if (
-            not found
-            or not found["flow"]
-            or found["flow"]["moving"]
-            or not all(site["here"] for site in found["sites"])
+            not status
+            or not status["flow"]
+            or status["flow"]["moving"]
+            or not all(site["here"] for site in status["sites"])
         ):
             return None
-        return found if all(site["state"] == "running" for site in found["sites"] if site["steps"]) else None
+        return status if all(site["state"] == "running" for site in status["sites"] if site["steps"]) else None
 
     def wait(self, met: Callable[[], Any], what: str) -> Any:
         """Wait for something; RunError with the last words of all processes where it does not come."""
         until_s = time.monotonic() + _WAIT_S
-        while not (found := met()):
+        while not (value := met()):
             if time.monotonic() > until_s:
-                said = "\n".join((self.folder / "log").read_text(errors="replace").splitlines()[-20:])
-                raise RunError(f"{what} did not come within {_WAIT_S:g} s; the last that was said:\n{said}")
+                last_words = "\n".join((self.folder / "log").read_text(errors="replace").splitlines()[-20:])
+                raise RunError(f"{what} did not come within {_WAIT_S:g} s; the last that was said:\n{last_words}")
             time.sleep(_LOOK_S)
-        return found
+        return value
 
     def wait_until_cut(self, within_s: float) -> None:
         """Wait until the old parts are told to stop, as the coordinator notes it; or until no move is left, for so long."""
@@ -212,8 +212,8 @@ class Farm:
 
     def sites_of(self, steps: tuple[str, ...]) -> dict[str, str]:
         """Return where steps are."""
-        found = self.wait(self.settled, "a flow that runs")
-        return {step: site["name"] for site in found["sites"] for step in site["steps"] if step in steps}
+        status = self.wait(self.settled, "a flow that runs")
+        return {step: site["name"] for site in status["sites"] for step in site["steps"] if step in steps}
 
     # -- what is done to it -----------------------------------------------------------------------------------------------
 

@@ -37,12 +37,14 @@ def compared(moved: Path, undisturbed: Path, records: int) -> Verdict:
 
 def different(moved: Path, undisturbed: Path, most: int = 5) -> list[str]:
     """Return some of the rows that one of the two has and the other has not, or not so often; when they came aside."""
-    told: list[str] = []
+    mismatches: list[str] = []
     for name in ("archive.jsonl", "daily.jsonl"):
         rows = [Counter(_frozen(row, but="came") for row in _read(folder / name)) for folder in (moved, undisturbed)]
         for whose, only in (("moved", rows[0] - rows[1]), ("undisturbed", rows[1] - rows[0])):
-            told += [f"{name}, {whose} alone, {count} times: {dict(row)}" for row, count in sorted(only.items())[:most]]
-    return told
+            mismatches += [
+                f"{name}, {whose} alone, {count} times: {dict(row)}" for row, count in sorted(only.items())[:most]
+            ]
+    return mismatches
 
 
 def waits_s(moved: Path) -> list[tuple[float, float]]:

@@ -70,11 +70,11 @@ def shaken(flow: Flow, folder: Path) -> Flow:
 
 
 def _shakes(name: str) -> Callable[[Ints, Ints], Mapping[str, Any]]:
-    def made(numbers: Ints, created_ns: Ints) -> dict[str, Any]:
+    def columns(numbers: Ints, created_ns: Ints) -> dict[str, Any]:
         machines = [f"{name}-{number % _MACHINES}" for number in numbers.tolist()]
         return {"machine": machines, "shake": (numbers * 7 % 120) / 10, "at": created_ns // 1000}
 
-    return made
+    return columns
 
 
 def plant(folder: Path) -> Case:
@@ -182,7 +182,7 @@ def _planned(
     profile = _measured(flow, folder)
     checkpoint_s = _checkpoint_s(flow, folder, len(net.zones))
 
-    def asked(rates: Mapping[str, float]) -> Problem:
+    def problem_at(rates: Mapping[str, float]) -> Problem:
         return problem_of(
             flow,
             net,
@@ -194,11 +194,11 @@ def _planned(
             checkpoint_s=checkpoint_s,
         )
 
-    found = strategy("best")(asked(rates), Budget(time_s=10))
-    if found.device is None:
-        raise RunError(f"there is no plan for {name}: {found.reason}")
+    placement = strategy("best")(problem_at(rates), Budget(time_s=10))
+    if placement.device is None:
+        raise RunError(f"there is no plan for {name}: {placement.reason}")
     plan = Plan.of(
-        found,
+        placement,
         flow=f"{program}:flow",
         net=net_file,
         profile=profile,
@@ -209,8 +209,8 @@ def _planned(
     plan.save(folder / "plan.json")
     expected, simulated = dict[tuple[str, str], float](), dict[tuple[str, str], float]()
     for source in rates:  # played alone: what others bring takes another way, and hardly any of the machine
-        alone = asked({other: rate_hz if other == source else 0.0 for other, rate_hz in rates.items()})
-        age_s, played = ages_s(alone, found.device) + GATHER_S, _simulated(alone, found.device)
+        alone = problem_at({other: rate_hz if other == source else 0.0 for other, rate_hz in rates.items()})
+        age_s, played = ages_s(alone, placement.device) + GATHER_S, _simulated(alone, placement.device)
         for sink in (alone.steps[number] for number in alone.sinks):
             if alone.rate_hz[alone.step(sink)] > 0:
                 expected[source, sink] = float(age_s[alone.step(sink)])
@@ -236,7 +236,7 @@ def _checkpoint_s(flow: Flow, folder: Path, sites: int) -> float:
     """Measure what a checkpoint takes on this disk while so many engines make some; a disk has no class in a net."""
     (folder / END).write_text("1e9")
     (folder / BEGAN).write_text(repr(time.time()))
-    taken: list[float] = []
+    times_s: list[float] = []
     try:
         for number in range(_TRIES):
             at = [folder / f"tried-{number}-{site}" for site in range(sites)]
@@ -245,15 +245,15 @@ def _checkpoint_s(flow: Flow, folder: Path, sites: int) -> float:
             for run in runs:
                 run.stop()
             reports = [run.wait() for run in runs]
-            taken += [report.extra["checkpoints"]["seconds"] for report in reports if report is not None]
+            times_s += [report.extra["checkpoints"]["seconds"] for report in reports if report is not None]
     finally:
         for path in (folder / BEGAN, folder / END, *folder.glob("*.ages")):
             path.unlink()
-    return float(np.median(taken))
+    return float(np.median(times_s))
 
 
-def _simulated(asked: Problem, device: Ints) -> dict[str, float]:
+def _simulated(problem: Problem, device: Ints) -> dict[str, float]:
     """Play a plan with the engine's scheduler, sources that let records gather included; return the mean age by sink."""
     options = sim.EngineOptions(seconds=30.0, workers=1, arrivals=sim.Constant(), tick_s=2 * GATHER_S)
-    sinks = sim.run_engine(asked, device, options).extra["sinks"]
+    sinks = sim.run_engine(problem, device, options).extra["sinks"]
     return {sink: float(row["simulated_s"]) for sink, row in sinks.items()}

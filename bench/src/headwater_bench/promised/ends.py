@@ -31,7 +31,7 @@ class Due:
     folder: Path
     rate_hz: float
     schema: Schema
-    made: Callable[[Ints, Ints], Mapping[str, Any]]  #: columns, of the numbers of records and when they fall due, in ns
+    make: Callable[[Ints, Ints], Mapping[str, Any]]  #: columns, of the numbers of records and when they fall due, in ns
 
     def open(self, reject: Reject, position: int | None = None) -> _DueReader:
         """Go on after so many records."""
@@ -57,7 +57,7 @@ class _DueReader:
                 numbers = np.arange(self.position, due)
                 created_ns = ((self._began_s + numbers / source.rate_hz) * 1e9).astype(np.int64)
                 self.position = due
-                return Batch.of(source.made(numbers, created_ns), source.schema, created_ns=created_ns)
+                return Batch.of(source.make(numbers, created_ns), source.schema, created_ns=created_ns)
         time.sleep(min(timeout_s, _WAIT_S))
         return Batch.of_watermark(NO_WATERMARK)
 

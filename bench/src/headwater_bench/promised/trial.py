@@ -43,14 +43,14 @@ class Trial:
         self._wait(lambda: deploy.poll() is not None)
         if deploy.returncode:
             raise self._failed(f"headwater deploy ended with {deploy.returncode}")
-        found = {}
+        by_path = {}
         for source, sink in case.expected:
             origin = None if case.origins is None else case.origins[source]
             ages = ages_ms(case.folder / f"{sink}.ages", began_s + _WARM_S, origin)
             if not len(ages):
                 raise self._failed(f"nothing came from '{source}' to '{sink}'")
-            found[source, sink] = ages
-        return found
+            by_path[source, sink] = ages
+        return by_path
 
     @property
     def is_shaped(self) -> bool:
@@ -72,10 +72,10 @@ class Trial:
 
     def _all_run(self) -> bool:
         try:
-            said = ask(StateFolder(self._state), "status")
+            status = ask(StateFolder(self._state), "status")
         except (NobodyError, RunError):
             return False
-        return bool(said["flow"]) and all(site["state"] == "running" for site in said["sites"] if site["steps"])
+        return bool(status["flow"]) and all(site["state"] == "running" for site in status["sites"] if site["steps"])
 
     def _wait(self, met: Callable[[], bool]) -> None:
         until_s = time.monotonic() + _WAIT_S
@@ -85,5 +85,5 @@ class Trial:
             time.sleep(0.1)
 
     def _failed(self, what: str) -> RunError:
-        said = "\n".join(self._log.read_text(errors="replace").splitlines()[-20:])
-        return RunError(f"{self._case.name}: {what}; the last that was said:\n{said}")
+        last_words = "\n".join(self._log.read_text(errors="replace").splitlines()[-20:])
+        return RunError(f"{self._case.name}: {what}; the last that was said:\n{last_words}")

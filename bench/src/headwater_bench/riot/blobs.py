@@ -45,8 +45,8 @@ class BlobStore:
         """Return a file's content."""
         try:
             if self._remote is not None:
-                found: bytes = self._remote.cat_file(f"{self._root}/{Path(name).name}")
-                return found
+                content: bytes = self._remote.cat_file(f"{self._root}/{Path(name).name}")
+                return content
             return (Path(self.place) / Path(name).name).read_bytes()
         except OSError as error:
             raise InputError(f"cannot get {name!r} from {self}: {error}") from error

@@ -65,9 +65,9 @@ def flow_named(name: str) -> Flow:
 
 
 def _etl(source: Any, folder: Path | None) -> Flow:
-    known = notes_of(CITY, generated_ids(CITY), source.path.parent if isinstance(source, MessageFile) else None)
+    notes = notes_of(CITY, generated_ids(CITY), source.path.parent if isinstance(source, MessageFile) else None)
     lines = None if folder is None else InOrder(TextLines(folder / "publish.jsonl", "senml"), ["msg"])
-    return etl(source, publish=lines, insert=_file(folder, "insert"), notes=known)
+    return etl(source, publish=lines, insert=_file(folder, "insert"), notes=notes)
 
 
 def _stats(source: Any, folder: Path | None) -> Flow:
@@ -112,9 +112,9 @@ def _shared_models() -> Path | None:
 
 def _passing_folder() -> Path:
     """Return a folder for models that nobody has asked to keep; it goes with this process."""
-    made = Path(tempfile.mkdtemp(prefix="headwater-models-"))
-    atexit.register(rmtree, made, ignore_errors=True)
-    return made
+    folder = Path(tempfile.mkdtemp(prefix="headwater-models-"))
+    atexit.register(rmtree, folder, ignore_errors=True)
+    return folder
 
 
 def _stats_viz(source: Any, folder: Path | None) -> Flow:

@@ -48,11 +48,11 @@ class Dataset:
 
 def _fields(text: str) -> tuple[Field, ...]:
     # "name:unit" is a number, "name*:unit" a text
-    made = []
+    fields = []
     for entry in text.split():
         name, unit = entry.split(":")
-        made.append(Field(name.rstrip("*"), unit, "sv" if name.endswith("*") else "v"))
-    return tuple(made)
+        fields.append(Field(name.rstrip("*"), unit, "sv" if name.endswith("*") else "v"))
+    return tuple(fields)
 
 
 CITY = Dataset(
@@ -159,8 +159,8 @@ DATASETS = {dataset.name: dataset for dataset in (CITY, TAXI, FIT, GRID)}
 
 def dataset(name: str) -> Dataset:
     """Return a stream's description by its name."""
-    found = DATASETS.get(name.upper())
-    if found is None:
+    description = DATASETS.get(name.upper())
+    if description is None:
         hint = suggestion(name.upper(), DATASETS)
         raise FlowError(f"there is no data set {name!r}; expected one of {listed(DATASETS)}{hint}")
-    return found
+    return description

@@ -46,15 +46,15 @@ def etl(
     known.
     """
     count = counted(INSTANCES, instances)
-    known = notes_of(dataset, generated_ids(dataset)) if notes is None else notes
+    note_of = notes_of(dataset, generated_ids(dataset)) if notes is None else notes
     flow = Flow("etl")
     messages = flow.read("messages", source)
     rows = row_schema(dataset)
     clean = _wide if wide else _tall
-    joined = clean(messages, dataset, known_ids(Text.of(known)), count)
+    joined = clean(messages, dataset, known_ids(Text.of(note_of)), count)
     annotated = joined.apply(
         "annotate",
-        partial(Annotate, dataset, known),
+        partial(Annotate, dataset, note_of),
         out=rows.with_fields(dict.fromkeys(dataset.notes, str)),
         parallel=count["annotate"],
     )

@@ -41,9 +41,9 @@ def stream(name: str, seed: int = 1) -> GeneratedStream:
     from headwater_bench.riot.grid import GridStream
     from headwater_bench.riot.taxi import TaxiStream
 
-    made: dict[str, Any] = {"CITY": CityStream, "TAXI": TaxiStream, "FIT": FitStream, "GRID": GridStream}
-    found: GeneratedStream = made[dataset(name).name](seed=seed)
-    return found
+    kinds: dict[str, Any] = {"CITY": CityStream, "TAXI": TaxiStream, "FIT": FitStream, "GRID": GridStream}
+    result: GeneratedStream = kinds[dataset(name).name](seed=seed)
+    return result
 
 
 def messages(of: GeneratedStream, start: int, count: int) -> Text:

@@ -91,16 +91,16 @@ class _OverRows(Operator):
     def __init__(self, dataset: Dataset, step: str, *, labelled: bool = False) -> None:
         self.dataset, self._step = dataset, step
         names = [*csv_columns(dataset), *(["label"] if labelled else [])]
-        wanted: dict[str, Any] = dict.fromkeys(dataset.features, "float")
-        self._splitter = CsvSplitter(names, wanted | ({"label": "text"} if labelled else {}))
+        kinds: dict[str, Any] = dict.fromkeys(dataset.features, "float")
+        self._splitter = CsvSplitter(names, kinds | ({"label": "text"} if labelled else {}))
 
     def process(self, batch: Batch, port: int) -> Output:
         """Return one record for each that could be worked on."""
         raw, ends = batch["rows"].bytes_list(), batch["rowend"].tolist()
-        made, rows, errors, bad = apply_each(lambda i: self.one(raw[i], ends[i]), len(raw))
+        results, rows, errors, bad = apply_each(lambda i: self.one(raw[i], ends[i]), len(raw))
         outputs: list[tuple[int, Batch]] = []
         if rows:
-            outputs.append((0, self.finished(batch.take(np.array(rows)), made)))
+            outputs.append((0, self.finished(batch.take(np.array(rows)), results)))
         if bad:
             # the rows themselves can be found again by their range; as a letter they would be huge
             short = batch.take(np.array(bad)).with_columns({"rows": Text.of([""] * len(bad))})
@@ -112,7 +112,7 @@ class _OverRows(Operator):
         """Work on the rows of one record; a text comes out."""
 
     @abstractmethod
-    def finished(self, batch: Batch, made: list[bytes]) -> Batch:
+    def finished(self, batch: Batch, results: list[bytes]) -> Batch:
         """Make the records that go out."""
 
     def features(self, lines: Text) -> tuple[Array, dict[str, Any]]:
@@ -140,9 +140,9 @@ class LabelRows(_OverRows):
         features, _ = self.features(lines)
         return self._format.format([lines, self._classes.take(quartile_classes(features[-1]))]).data.tobytes()
 
-    def finished(self, batch: Batch, made: list[bytes]) -> Batch:
+    def finished(self, batch: Batch, results: list[bytes]) -> Batch:
         """Return the records with labelled rows."""
-        return batch.with_columns({"rows": Text.of_bytes(made)})
+        return batch.with_columns({"rows": Text.of_bytes(results)})
 
 
 class _Train(_OverRows):
@@ -164,10 +164,10 @@ class _Train(_OverRows):
     def model(self, lines: Text) -> Model:
         """Train a model on rows."""
 
-    def finished(self, batch: Batch, made: list[bytes]) -> Batch:
+    def finished(self, batch: Batch, results: list[bytes]) -> Batch:
         """Return the announcements."""
         kind = Text.of([self.kind] * batch.length)
-        return batch.of_columns({"msg": batch["msg"], "kind": kind, "model": Text.of_bytes(made)})
+        return batch.of_columns({"msg": batch["msg"], "kind": kind, "model": Text.of_bytes(results)})
 
 
 class TrainTree(_Train):
@@ -181,12 +181,12 @@ class TrainTree(_Train):
     def model(self, lines: Text) -> Model:
         """Train a tree."""
         features, columns = self.features(lines)
-        known = {name: number for number, name in enumerate(CLASSES)}
+        number_of = {name: number for number, name in enumerate(CLASSES)}
         labels = Text(*columns["label"]).tolist()
-        strange = sorted(set(labels) - set(known))
+        strange = sorted(set(labels) - set(number_of))
         if strange:
             raise ModelError(f"expected labels {list(CLASSES)}; got {strange[0]!r}")
-        classes = np.array([known[label] for label in labels])
+        classes = np.array([number_of[label] for label in labels])
         return train_tree(features, classes, list(self.dataset.features), list(CLASSES))
 
 

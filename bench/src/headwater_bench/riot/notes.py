@@ -15,10 +15,10 @@ _KINDS = ("solar", "radar", "heat", "analog", "sonar", "optic", "wired")
 
 def notes_of(dataset: Dataset, ids: Text | None = None, beside: Path | None = None) -> dict[str, tuple[str, ...]]:
     """Return the annotations of the sensors in `ids`, made up, and of those in the benchmark's file."""
-    made: dict[str, tuple[str, ...]] = {}
+    notes: dict[str, tuple[str, ...]] = {}
     if ids is not None:
         hashes = partition_hash([ids]).tolist()
         words = (_PLACES, _KINDS, _PLACES)[: len(dataset.notes)]
         for name, h in zip(ids.tolist(), hashes, strict=True):
-            made[name] = tuple(some[(h >> 8 * k) % len(some)] for k, some in enumerate(words))
-    return made | samples.notes(dataset, beside)
+            notes[name] = tuple(some[(h >> 8 * k) % len(some)] for k, some in enumerate(words))
+    return notes | samples.notes(dataset, beside)

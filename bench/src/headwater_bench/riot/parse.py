@@ -50,9 +50,9 @@ class ParseRows(Operator):
 
     def process(self, batch: Batch, port: int) -> Output:
         """Return the rows, and dead letters for the rest."""
-        made = self.rows(batch)
-        made[0] = 0, self.spread(made[0][1])
-        return made if len(made) > 1 else made[0][1]
+        outputs = self.rows(batch)
+        outputs[0] = 0, self.spread(outputs[0][1])
+        return outputs if len(outputs) > 1 else outputs[0][1]
 
     def rows(self, batch: Batch) -> list[tuple[int, Batch]]:
         """Return the rows, first of all, and dead letters for what is none."""
@@ -67,13 +67,13 @@ class ParseRows(Operator):
     def _rows(self, batch: Batch, is_csv: bool) -> list[tuple[int, Batch]]:
         messages: Text = batch["message"]
         if is_csv:
-            found, status = self._csv.split(messages)
+            columns, status = self._csv.split(messages)
             explain = self._csv.explain
-            time_ms = np.asarray(found["timestamp"]).astype(np.int64)
+            time_ms = np.asarray(columns["timestamp"]).astype(np.int64)
         else:
-            time_ms, found, status = self._senml.parse(messages)
+            time_ms, columns, status = self._senml.parse(messages)
             explain = self._senml.explain
-        rows = _rows(self._dataset, batch, time_ms, found)
+        rows = _rows(self._dataset, batch, time_ms, columns)
         ahead = clocks_ahead(time_ms)
         if ahead is None and not status.any():
             return [(0, rows)]
@@ -97,8 +97,8 @@ class ParseXml(Operator):
 
     def process(self, batch: Batch, port: int) -> Output:
         """Return the rows, and dead letters for the rest."""
-        found, time_ms, errors = self._parser.parse(batch["message"])
-        rows = _rows(self._dataset, batch, time_ms, found)
+        columns, time_ms, errors = self._parser.parse(batch["message"])
+        rows = _rows(self._dataset, batch, time_ms, columns)
         ahead = clocks_ahead(time_ms)
         if ahead is not None:
             errors = [error or (AHEAD if early else "") for error, early in zip(errors, ahead.tolist(), strict=True)]
@@ -155,11 +155,11 @@ def csv_columns(dataset: Dataset) -> list[str]:
     return [*names[:before], "timestamp", *names[before:], *dataset.notes]
 
 
-def _rows(dataset: Dataset, batch: Batch, time_ms: Array, found: Mapping[str, Any]) -> Batch:
+def _rows(dataset: Dataset, batch: Batch, time_ms: Array, parsed: Mapping[str, Any]) -> Batch:
     """Return the messages of a batch as rows, by what a parser found in them."""
     columns: dict[str, Column] = {"msg": batch["msg"], "timestamp": time_ms}
     for name in (dataset.id, *dataset.meta):
-        columns[name] = Text(*found[name])
+        columns[name] = Text(*parsed[name])
     for name in dataset.numbers:
-        columns[name] = np.asarray(found[name]).astype(np.float32)
+        columns[name] = np.asarray(parsed[name]).astype(np.float32)
     return Batch(columns, batch.length, batch.stamps)

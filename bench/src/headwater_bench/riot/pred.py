@@ -54,15 +54,15 @@ def pred(
     if updates is not None:
         announced = flow.read("updates", updates)
         loaded = announced.apply("load", partial(LoadModel, models), out=MODELS, parallel=count["load"])
-    kept = ["msg", dataset.id]
+    id_columns = ["msg", dataset.id]
     named: dict[str, object] = {"msg": int, dataset.id: str}
     results = {**named, "kind": str, "result": "float32", "label": str}
     classes = _with_models(
-        flow, "dtc", rows, loaded, Apply(partial(Classify, first_tree, features, kept)), results, count
+        flow, "dtc", rows, loaded, Apply(partial(Classify, first_tree, features, id_columns)), results, count
     )
-    line = Apply(partial(Regress, first_line, features[:-1], target, kept))
-    made = {**named, "measured": "float32", "predicted": "float32"}
-    predicted = _with_models(flow, "mlr", rows, loaded, line, made, count)
+    line = Apply(partial(Regress, first_line, features[:-1], target, id_columns))
+    measures = {**named, "measured": "float32", "predicted": "float32"}
+    predicted = _with_models(flow, "mlr", rows, loaded, line, measures, count)
     averages = rows.key_by(dataset.id).scan(
         "average",
         BlockAverage(window, target, into="value"),
@@ -72,7 +72,7 @@ def pred(
     inputs = (Input("mlr", "out", predicted.schema), Input("average", "out", averages.schema, grouping="all"))
     flow.add(
         "error",
-        Apply(partial(EstimateError, kept)),
+        Apply(partial(EstimateError, id_columns)),
         inputs=inputs,
         outputs={"out": classes.schema},
         parallel=count["error"],

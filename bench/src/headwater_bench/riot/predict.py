@@ -20,29 +20,29 @@ _DTC, _MLR, _NO_LABEL = Text.of(["DTC"]), Text.of(["MLR"]), Text.of([""])
 class Classify(models.Classify):
     """Tells each row's class by a decision tree, by number and by name."""
 
-    def __init__(self, model: TreeModel, columns: Sequence[str], kept: Sequence[str], step: str = "dtc") -> None:
+    def __init__(self, model: TreeModel, columns: Sequence[str], id_columns: Sequence[str], step: str = "dtc") -> None:
         super().__init__(model, columns, step)
-        self._kept = tuple(kept)
+        self._id_columns = tuple(id_columns)
 
     def predict(self, batch: Batch) -> Batch:
         """Return the number and the name of each row's class."""
         numbers, labels = self.classes(batch)
         kind = _DTC.take(np.zeros(batch.length, np.int64))
-        return _of(batch, self._kept, {"kind": kind, "result": numbers.astype(np.float32), "label": labels})
+        return _of(batch, self._id_columns, {"kind": kind, "result": numbers.astype(np.float32), "label": labels})
 
 
 class Regress(models.Regress):
     """Predicts one column of each row from others, beside what was measured."""
 
     def __init__(
-        self, model: LinearModel, columns: Sequence[str], target: str, kept: Sequence[str], step: str = "mlr"
+        self, model: LinearModel, columns: Sequence[str], target: str, id_columns: Sequence[str], step: str = "mlr"
     ) -> None:
-        self._kept = tuple(kept)
+        self._id_columns = tuple(id_columns)
         super().__init__(model, columns, target, step)
 
     def predict(self, batch: Batch) -> Batch:
         """Return what was measured and what was predicted."""
-        return _of(batch, self._kept, {"measured": batch[self.target], "predicted": self.numbers(batch)})
+        return _of(batch, self._id_columns, {"measured": batch[self.target], "predicted": self.numbers(batch)})
 
 
 class EstimateError(Operator):
@@ -55,8 +55,8 @@ class EstimateError(Operator):
     stateless = False
     replicable = True
 
-    def __init__(self, kept: Sequence[str]) -> None:
-        self._kept = tuple(kept)
+    def __init__(self, id_columns: Sequence[str]) -> None:
+        self._id_columns = tuple(id_columns)
         self._average = np.float32(0)
 
     def process(self, batch: Batch, port: int) -> Output:
@@ -72,7 +72,7 @@ class EstimateError(Operator):
             "result": errors,
             "label": _NO_LABEL.take(one),
         }
-        return _of(batch, self._kept, columns)
+        return _of(batch, self._id_columns, columns)
 
     def snapshot(self, select: Select | None = None) -> bytes:
         """Save the latest average."""
@@ -83,5 +83,5 @@ class EstimateError(Operator):
         self._average = np.float32(unpack_state("error", data)["average"])
 
 
-def _of(batch: Batch, kept: Sequence[str], more: dict[str, Column]) -> Batch:
-    return batch.of_columns({**{name: batch[name] for name in kept}, **more})
+def _of(batch: Batch, id_columns: Sequence[str], more: dict[str, Column]) -> Batch:
+    return batch.of_columns({**{name: batch[name] for name in id_columns}, **more})

@@ -26,7 +26,7 @@ _COEFFICIENTS = {
 
 def tree(dataset: Dataset) -> TreeModel:
     """Return the decision tree of a data set."""
-    last, (low, high) = len(dataset.features) - 1, _known(dataset, _BORDERS)
+    last, (low, high) = len(dataset.features) - 1, _entry(dataset, _BORDERS)
     nodes = (Fork(last, low, 1, 2), Leaf(0), Fork(last, high, 3, 4), Leaf(1), Leaf(2))
     return TreeModel(dataset.features, CLASSES, nodes)
 
@@ -38,11 +38,11 @@ def regression(dataset: Dataset) -> LinearModel:
         drawn = stream("FIT").columns(0, 2000)
         rows = np.array([drawn[name] for name in dataset.features])
         return train_regression(rows[:-1].copy(), rows[-1], list(dataset.features))
-    weights, intercept = _known(dataset, _COEFFICIENTS)
+    weights, intercept = _entry(dataset, _COEFFICIENTS)
     return LinearModel(columns, target, weights, intercept)
 
 
-def _known(dataset: Dataset, table: dict[str, T]) -> T:
+def _entry(dataset: Dataset, table: dict[str, T]) -> T:
     if dataset.name not in table:
         raise ModelError(f"no model of {dataset.name} was published; those of {sorted(table)} were")
     return table[dataset.name]

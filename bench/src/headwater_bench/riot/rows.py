@@ -37,12 +37,12 @@ class JoinObservations(Operator):
         assert isinstance(values, np.ndarray)
         if valid is not None:
             values = np.where(valid, values, np.float32(np.nan))
-        rows, found = self._pieces.add(batch["msg"], batch["obs"], values)
+        rows, cells = self._pieces.add(batch["msg"], batch["obs"], values)
         names = ("msg", "timestamp", self._dataset.id, *self._dataset.meta)
         columns: dict[str, Column] = {name: batch[name][rows] for name in names}
-        whole = not np.isnan(found[:, 1:]).any()
+        whole = not np.isnan(cells[:, 1:]).any()
         for k, name in enumerate(self._dataset.numbers, 1):
-            column = found[:, k].copy()
+            column = cells[:, k].copy()
             columns[name] = column if whole else nullable(column, ~np.isnan(column))
         return Batch(columns, len(rows), batch.stamps.take(rows, axis=0))
 
@@ -82,18 +82,18 @@ class Annotate(Operator):
 
     def process(self, batch: Batch, port: int) -> Output:
         """Return the annotated rows."""
-        found = self._ids.find([batch[self._dataset.id]])
+        positions = self._ids.find([batch[self._dataset.id]])
         letters = None
-        if len(found) and found.min() < 0:
-            unknown = found < 0
+        if len(positions) and positions.min() < 0:
+            unknown = positions < 0
             ids = batch[self._dataset.id][unknown].tolist()
             reasons = [f"sensor {name!r} is not among the {len(self._ids)} known ones" for name in ids]
             letters = dead_letters(self._step, reasons, batch.filter(unknown))
-            batch, found = batch.filter(~unknown), found[~unknown]
-        made = batch.with_columns(
-            {name: texts.take(found) for name, texts in zip(self._dataset.notes, self._notes, strict=True)}
+            batch, positions = batch.filter(~unknown), positions[~unknown]
+        annotated = batch.with_columns(
+            {name: texts.take(positions) for name, texts in zip(self._dataset.notes, self._notes, strict=True)}
         )
-        return made if letters is None else [(0, made), (DEAD, letters)]
+        return annotated if letters is None else [(0, annotated), (DEAD, letters)]
 
 
 class WriteSenml:
@@ -110,8 +110,8 @@ class WriteSenml:
         self._format = TextFormat([piece.encode() for piece in pieces], escape=True)
 
     def _entries(self) -> list[tuple[str, str, str]]:
-        known = [(entry.name, entry.unit, entry.kind) for entry in self._dataset.fields]
-        return [*known, *((name, "string", "sv") for name in self._dataset.notes)]
+        entries = [(entry.name, entry.unit, entry.kind) for entry in self._dataset.fields]
+        return [*entries, *((name, "string", "sv") for name in self._dataset.notes)]
 
     def __call__(self, batch: Batch) -> dict[str, Column]:
         """Return the messages."""

@@ -46,7 +46,7 @@ def notes(dataset: Dataset, beside: Path | None = None) -> dict[str, tuple[str, 
     """
     name = _NOTES.get(dataset.name)
     path = beside / name if beside is not None and name is not None and (beside / name).is_file() else _raw(name)
-    found = {}
+    values_of = {}
     for number, line in enumerate(path.read_text().splitlines() if path else [], 1):
         if not line.strip():
             continue
@@ -54,8 +54,8 @@ def notes(dataset: Dataset, beside: Path | None = None) -> dict[str, tuple[str, 
         values = tuple(rest.split(","))
         if len(values) != len(dataset.notes):
             raise InputError(f"{path}, line {number}: expected id:{','.join(dataset.notes)}; got {line!r}")
-        found[sensor] = values
-    return found
+        values_of[sensor] = values
+    return values_of
 
 
 def weka_model(name: str) -> Model | None:

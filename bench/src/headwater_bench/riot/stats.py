@@ -53,8 +53,8 @@ def stats(
     results, kalman = compute(messages, dataset, by, known, count)
     write_all(flow, "publish", results, publish or Discard(), count["publish"])
     if smoothed is not None:
-        told = kalman if wide else _with_names(kalman, dataset, by)
-        told.write("smoothed", smoothed)
+        smooth = kalman if wide else _with_names(kalman, dataset, by)
+        smooth.write("smoothed", smoothed)
     return flow
 
 

@@ -44,20 +44,20 @@ class SqliteTable:
 
     def look_up(self, id: str) -> list[dict[str, Any]]:
         """Return all rows of a sensor, oldest first."""
-        return self._asked(f'"{self.id}" = ?', (id,))
+        return self._select(f'"{self.id}" = ?', (id,))
 
     def scan(self, start: int, end: int) -> list[dict[str, Any]]:
         """Return the rows whose time is at least `start` and below `end`, oldest first."""
-        return self._asked(f'"{self.time}" >= ? AND "{self.time}" < ?', (start, end))
+        return self._select(f'"{self.time}" >= ? AND "{self.time}" < ?', (start, end))
 
-    def _asked(self, where: str, values: tuple[Any, ...]) -> list[dict[str, Any]]:
+    def _select(self, where: str, values: tuple[Any, ...]) -> list[dict[str, Any]]:
         connection = self.connect()
         try:
             connection.row_factory = sqlite3.Row
-            found = connection.execute(
+            rows = connection.execute(
                 f'SELECT * FROM "{self.table}" WHERE {where} ORDER BY "{self.time}", row_key', values
             )
-            return [{name: row[name] for name in row.keys() if name != "row_key"} for row in found]  # noqa: SIM118
+            return [{name: row[name] for name in row.keys() if name != "row_key"} for row in rows]  # noqa: SIM118
         except sqlite3.Error as error:
             raise InputError(f"cannot read table {self.table!r} of {self.path}: {error}") from error
         finally:

@@ -66,11 +66,11 @@ class Moments:
         return [float(self.count), *near.tolist(), *(numbers - near).astype(np.float64).tolist()]
 
     @classmethod
-    def from_floats(cls, told: Sequence[float], columns: int) -> Moments:
+    def from_floats(cls, floats: Sequence[float], columns: int) -> Moments:
         """Read what `to_floats` returned."""
-        near, rest = np.array(told[1:], np.longdouble).reshape(2, -1)
+        near, rest = np.array(floats[1:], np.longdouble).reshape(2, -1)
         numbers = near + rest
-        return cls(int(told[0]), numbers[:columns], numbers[columns:].reshape(columns, columns))
+        return cls(int(floats[0]), numbers[:columns], numbers[columns:].reshape(columns, columns))
 
 
 def regression_of(moments: Moments, columns: list[str]) -> LinearModel:

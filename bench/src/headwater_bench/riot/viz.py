@@ -39,8 +39,8 @@ class ParseWithIds(ParseObservations):
 
     def process(self, batch: Batch, port: int) -> Output:
         """Return observations, rows and dead letters."""
-        made = self.rows(batch)
-        return [(0, self.spread(made[0][1])), (1, _with_obs(made[0][1])), *made[1:]]
+        outputs = self.rows(batch)
+        return [(0, self.spread(outputs[0][1])), (1, _with_obs(outputs[0][1])), *outputs[1:]]
 
 
 def _with_obs(rows: Batch) -> Batch:
@@ -83,7 +83,7 @@ class Plot(Operator):
 
     def process(self, batch: Batch, port: int) -> Output:
         """Return the archives that became full."""
-        made: list[tuple[int, bytes, int]] = []
+        archives: list[tuple[int, bytes, int]] = []
         self._last = batch.slice(batch.length - 1, batch.length)
         rows = zip(batch["timestamp"].tolist(), batch[self._id].tolist(), batch["obs"].tolist(), strict=True)
         for i, ((time, sensor, obs), kind, result) in enumerate(
@@ -96,8 +96,8 @@ class Plot(Operator):
             if self._count >= self._results:
                 self._draw()
             while len(self._drawn) >= self._charts:
-                made.append((i, self._zip(self._charts), self._archives))
-        return self._batch(batch, made)
+                archives.append((i, self._zip(self._charts), self._archives))
+        return self._batch(batch, archives)
 
     def advance(self, watermark: int) -> Output:
         """Put out what is left, at the end."""
@@ -119,15 +119,15 @@ class Plot(Operator):
         self._archives += 1
         return zipped({name: self._drawn.pop(name).encode() for name in names})
 
-    def _batch(self, batch: Batch, made: list[tuple[int, bytes, int]]) -> Output:
-        if not made:
+    def _batch(self, batch: Batch, archives: list[tuple[int, bytes, int]]) -> Output:
+        if not archives:
             return None
-        rows = np.array([row for row, _, _ in made])
-        data = np.empty(len(made), object)
-        data[:] = [raw for _, raw, _ in made]
-        names = Text.of([f"charts-{number}.zip" for _, _, number in made])
+        rows = np.array([row for row, _, _ in archives])
+        data = np.empty(len(archives), object)
+        data[:] = [raw for _, raw, _ in archives]
+        names = Text.of([f"charts-{number}.zip" for _, _, number in archives])
         columns: dict[str, Column] = {"msg": batch["msg"][rows], "name": names, "data": data}
-        return Batch(columns, len(made), batch.stamps[rows])
+        return Batch(columns, len(archives), batch.stamps[rows])
 
     def snapshot(self, select: Select | None = None) -> bytes:
         """Save what waits to be drawn or zipped."""

@@ -56,9 +56,9 @@ class WideRegression:
         rows = np.empty(batch.length, np.int64)
         out = np.empty((len(self._names), batch.length, self._horizon), np.float32)
         values = values_of(batch, self._names)
-        made = regression_rows(slots, values, state["last"], state["count"], rows, out)
-        by_kind = out[:, :made].reshape(-1, self._horizon)
-        return rows[:made], _results(self._kind, self._names, Text(*float32_rows(by_kind, "#")), made)
+        count = regression_rows(slots, values, state["last"], state["count"], rows, out)
+        by_kind = out[:, :count].reshape(-1, self._horizon)
+        return rows[:count], _results(self._kind, self._names, Text(*float32_rows(by_kind, "#")), count)
 
 
 class WideMoment:

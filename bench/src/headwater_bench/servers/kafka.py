@@ -6,6 +6,7 @@ import os
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 
 from headwater.spark import java
@@ -33,6 +34,20 @@ def is_here() -> bool:
     return any(JARS.glob("kafka_2*.jar"))
 
 
+def connector() -> list[Path]:
+    """Return the jars by which Spark reads topics; they may not be there."""
+    from headwater.spark.sources.kafka import PACKAGES
+
+    return [JARS / "{1}-{2}.jar".format(*package.split(":")) for package in PACKAGES]
+
+
+def missing() -> str:
+    """Say what is missing to fill a topic and to have Spark read it; nothing if it is all there."""
+    if not is_here() or not all(jar.exists() for jar in connector()):
+        return f"no jars of Kafka in {JARS}"
+    return "" if find_spec("confluent_kafka") else "no client of Kafka: pip install 'headwater[kafka]'"
+
+
 @contextmanager
 def broker(folder: Path) -> Iterator[str]:
     """Run a broker while the context lasts; gives its address. It keeps all in a folder."""
@@ -43,10 +58,10 @@ def broker(folder: Path) -> Iterator[str]:
     settings.write_text(_SETTINGS.format(port=port, control=control, folder=folder))
     command = [str(java.find().home / "bin" / "java"), "-Xmx512m", "-XX:TieredStopAtLevel=1", "-cp", f"{JARS}/*"]
     cluster = ("format", "-t", "4L6g3nShT-eMCtK--X86sw", "-c", str(settings))
-    with said_in.open("wb") as said:
+    with said_in.open("wb") as log:
         formatting = [*command, "kafka.tools.StorageTool", *cluster]
-        subprocess.run(formatting, check=True, timeout=_PATIENCE_S, stdout=said, stderr=said)
-        with subprocess.Popen([*command, "kafka.Kafka", str(settings)], stdout=said, stderr=said) as process:
+        subprocess.run(formatting, check=True, timeout=_PATIENCE_S, stdout=log, stderr=log)
+        with subprocess.Popen([*command, "kafka.Kafka", str(settings)], stdout=log, stderr=log) as process:
             try:
                 wait_for(port, process, lambda: said_in.read_text()[-2000:])
                 yield f"127.0.0.1:{port}"

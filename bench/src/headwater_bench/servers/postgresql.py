@@ -18,8 +18,8 @@ _PATIENCE_S = 60
 
 def program(name: str) -> str | None:
     """Return where a program of PostgreSQL is, None if it is not installed."""
-    found = shutil.which(name)
-    return found or next((str(path) for path in sorted(Path("/usr/lib/postgresql").glob(f"*/bin/{name}"))), None)
+    on_path = shutil.which(name)
+    return on_path or next((str(path) for path in sorted(Path("/usr/lib/postgresql").glob(f"*/bin/{name}"))), None)
 
 
 class Postgresql:
@@ -71,8 +71,8 @@ class Postgresql:
             for statement in statements:
                 connection.execute(statement.encode())
 
-    def _run(self, name: str, *given: str) -> None:
-        command = [str(program(name)), "-D", str(self._folder / "data"), *given]
+    def _run(self, name: str, *arguments: str) -> None:
+        command = [str(program(name)), "-D", str(self._folder / "data"), *arguments]
         subprocess.run(command, user=self._user, cwd="/", check=True, timeout=_PATIENCE_S, stdout=subprocess.DEVNULL)
 
 

@@ -54,8 +54,8 @@ class Taking:
             return []
         with sqlite3.connect(self.base, timeout=10) as base:
             try:
-                found = base.execute("SELECT record FROM records WHERE path = ? ORDER BY rowid", [path])
-                return [json.loads(record) for (record,) in found]
+                rows = base.execute("SELECT record FROM records WHERE path = ? ORDER BY rowid", [path])
+                return [json.loads(record) for (record,) in rows]
             except sqlite3.OperationalError:  # it has made no table yet
                 return []
 
@@ -80,29 +80,29 @@ class _Handler(BaseHTTPRequestHandler):
         if len(body) < whole:  # who sent it was killed at it: to take the key of half a request would lose the rest
             self.close_connection = True
             return
-        said = json.loads(body) if body[:1] == b"[" else [json.loads(line) for line in body.splitlines()]
-        if any(record["n"] == server.refuse for record in said):
+        records = json.loads(body) if body[:1] == b"[" else [json.loads(line) for line in body.splitlines()]
+        if any(record["n"] == server.refuse for record in records):
             self.answer(422, f"n {server.refuse} is unlucky")
             return
         with server.lock:
-            self.take(said, self.headers["Idempotency-Key"])
+            self.take(records, self.headers["Idempotency-Key"])
         self.answer(503 if server.chance.random() < server.lossy else 200, "so be it")
 
-    def take(self, said: list[Any], key: str) -> None:
+    def take(self, records: list[Any], key: str) -> None:
         """Keep records, and the key that they came with, unless they came before."""
         base = self.server.base
         base.execute("BEGIN")
         if base.execute("INSERT OR IGNORE INTO keys VALUES (?, ?)", [self.path, key]).rowcount:
-            rows = [(self.path, json.dumps(record), key, self.headers.get("Authorization")) for record in said]
+            rows = [(self.path, json.dumps(record), key, self.headers.get("Authorization")) for record in records]
             base.executemany("INSERT INTO records VALUES (?, ?, ?, ?)", rows)
         base.execute("COMMIT")
 
-    def answer(self, status: int, said: str) -> None:
+    def answer(self, status: int, text: str) -> None:
         """Answer a request."""
         self.send_response(status)
-        self.send_header("Content-Length", str(len(said)))
+        self.send_header("Content-Length", str(len(text)))
         self.end_headers()
-        self.wfile.write(said.encode())
+        self.wfile.write(text.encode())
 
     def log_message(self, format: str, *args: Any) -> None:
         """Say nothing."""
@@ -115,13 +115,13 @@ def main() -> None:
     parser.add_argument("base")
     parser.add_argument("--lossy", type=float, default=0.0)
     parser.add_argument("--refuse", type=int, default=-1)
-    given = parser.parse_args()
-    base = sqlite3.connect(given.base, check_same_thread=False, isolation_level=None, timeout=10)
+    arguments = parser.parse_args()
+    base = sqlite3.connect(arguments.base, check_same_thread=False, isolation_level=None, timeout=10)
     base.execute("PRAGMA synchronous = OFF")  # a killed process loses nothing by it, and there is no power cut here
     base.execute("CREATE TABLE IF NOT EXISTS keys (path TEXT, key TEXT, PRIMARY KEY (path, key))")
     base.execute("CREATE TABLE IF NOT EXISTS records (path TEXT, record TEXT, key TEXT, said TEXT)")
     threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
-    _Listener(given.port, base, given.lossy, given.refuse).serve_forever()
+    _Listener(arguments.port, base, arguments.lossy, arguments.refuse).serve_forever()
 
 
 def _end_with(parent: int) -> None:

@@ -24,8 +24,8 @@ def in_topic(brokers: str, topic: str) -> list[bytes]:
     settings = {"bootstrap.servers": brokers, "group.id": f"{topic}-witness", "isolation.level": "read_committed"}
     consumer = Consumer({**settings, "enable.auto.commit": False, "enable.partition.eof": True})
     try:
-        known = consumer.list_topics(topic, timeout=_PATIENCE_S).topics[topic].partitions
-        return [value for number in known for value in _of_partition(consumer, TopicPartition(topic, number, 0))]
+        partitions = consumer.list_topics(topic, timeout=_PATIENCE_S).topics[topic].partitions
+        return [value for number in partitions for value in _of_partition(consumer, TopicPartition(topic, number, 0))]
     finally:
         consumer.close()
 
@@ -43,12 +43,12 @@ def _of_partition(consumer: Any, partition: Any) -> list[bytes]:
     from confluent_kafka import KafkaError
 
     consumer.assign([partition])
-    found: list[bytes] = []
+    values: list[bytes] = []
     until_s = time.monotonic() + _PATIENCE_S
     while time.monotonic() < until_s:
         for message in consumer.consume(1000, 0.5):
             if message.error() is None:
-                found.append(message.value())
+                values.append(message.value())
             elif message.error().code() == KafkaError._PARTITION_EOF:
-                return found
+                return values
     raise AssertionError(f"{partition.topic} has no end after {_PATIENCE_S:g} s")

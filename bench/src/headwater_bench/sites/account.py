@@ -97,11 +97,11 @@ def paid(moments: Sequence[Moment], needed: Mapping[str, float]) -> Paid:
 
 def where(moments: Sequence[Moment]) -> list[dict[str, str | None]]:
     """Return where each flow was at each moment; one that is on its way, where it came from."""
-    found: list[dict[str, str | None]] = []
+    places: list[dict[str, str | None]] = []
     for moment in moments:
-        last = found[-1] if found else {}
-        found.append({name: at or last.get(name) for name, at in moment.sites.items()})
-    return found
+        last = places[-1] if places else {}
+        places.append({name: at or last.get(name) for name, at in moment.sites.items()})
+    return places
 
 
 class Kept(NamedTuple):
@@ -111,7 +111,7 @@ class Kept(NamedTuple):
     windows: int
 
 
-def kept(flow: Promised, output: Output, until_s: float) -> Kept:
+def windows_kept(flow: Promised, output: Output, until_s: float) -> Kept:
     """Judge each second: was all that fell due in it written within the promised latency?"""
     began_s = float((flow.folder / "began").read_text())
     bound_s = flow.contract.latency_s or 0.0
@@ -131,11 +131,11 @@ def compared(flow: Promised) -> tuple[int, int]:
     PRED measures the error of a forecast by the latest average of any sensor, so that this one figure depends on what came
     first, on one engine too; it is left out.
     """
-    counts = [Counter(_told(flow.folder / f"{name}.jsonl")) for name in ("moved", "undisturbed")]
+    counts = [Counter(_comparable_lines(flow.folder / f"{name}.jsonl")) for name in ("moved", "undisturbed")]
     return (counts[1] - counts[0]).total(), (counts[0] - counts[1]).total()
 
 
-def _told(path: Path) -> list[str]:
+def _comparable_lines(path: Path) -> list[str]:
     lines = path.read_text().splitlines()
     return [re.sub(r'"result":[^,}]*', '"result":0', line) if '"kind":"MLR"' in line else line for line in lines]
 

@@ -84,8 +84,8 @@ def _between(waits: Waits, busy: Sequence[Span]) -> list[Span]:
     """Return the times in which nothing was moved, from when the flow was well under way."""
     if not len(waits.due_s):
         return []
-    found, from_s = [], float(waits.due_s[0]) + _BEGUN_S
+    calm, from_s = [], float(waits.due_s[0]) + _BEGUN_S
     for each in [*sorted(busy), Span(float(waits.due_s[-1]), np.inf)]:
-        found += [Span(from_s, each.from_s)] if from_s < each.from_s else []
+        calm += [Span(from_s, each.from_s)] if from_s < each.from_s else []
         from_s = max(from_s, each.to_s)
-    return found
+    return calm

@@ -29,15 +29,15 @@ def draw(
     fig, axes = figure(4 if beside else 3, 1, 10, 11 if beside else 8.5)
     rows = [row[0] for row in axes]
     start_s, end_s = moments[0].at_s, moments[-1].at_s
-    times, found = [m.at_s - start_s for m in moments], where(moments)  # what is about to move still runs where it was
+    times, places = [m.at_s - start_s for m in moments], where(moments)  # what is about to move still runs where it was
     for number, (name, (output, copies)) in enumerate(outputs.items()):
         edges = np.arange(start_s, end_s, 1.0)
         lines = np.array([output.at(at_s) for at_s in edges])
         rows[0].plot(edges[1:] - start_s, np.diff(lines) / copies, color=_COLOURS[name], label=name.upper(), lw=1.2)
-        at = [(time, _PLACES.index(str(sites[name]))) for time, sites in zip(times, found, strict=True) if sites[name]]
+        at = [(time, _PLACES.index(str(sites[name]))) for time, sites in zip(times, places, strict=True) if sites[name]]
         shift = 0.15 * (number - 1)
         rows[1].plot([x for x, _ in at], [y + shift for _, y in at], "s", color=_COLOURS[name], markersize=3)
-    rows[2].plot(times, [cost(sites, needed) for sites in found], color="#444444", label="paid")
+    rows[2].plot(times, [cost(sites, needed) for sites in places], color="#444444", label="paid")
     rows[2].plot(times, [least(m.lent, m.here, needed) for m in moments], ":", color="#d62728", label="least possible")
     for at_s, what in acts:
         for row in rows[:3]:

@@ -58,13 +58,13 @@ def played(flows: Sequence[Promised], lasts_s: float, cores: float, scans: Seque
                 quotas.bound(scan.pid, 0, cores)
             if number < len(scans) - 1:
                 time.sleep(lasts_s)
-        found = [each.result() for each in processes]
-    windows = sum(row["windows"] for row in found)
+        results = [each.result() for each in processes]
+    windows = sum(row["windows"] for row in results)
     return {
-        "kept": round(sum(row["kept_windows"] for row in found) / max(1, windows), 4),
+        "kept": round(sum(row["kept_windows"] for row in results) / max(1, windows), 4),
         "windows": windows,
-        "rate_kept": {row["flow"]: row["rate_kept"] for row in found},
-        "arrived": {row["flow"]: row["arrived"] for row in found},
+        "rate_kept": {row["flow"]: row["rate_kept"] for row in results},
+        "arrived": {row["flow"]: row["arrived"] for row in results},
         "act_s": lasts_s,
     }
 

@@ -74,17 +74,17 @@ class World:
                     _HOST,
                     "--leash",
                 )
-                told = ("--price", str(PRICES[site]), "--cores", str(self.folder / f"{ledger}.csv"))
-                self._running.append(self._started("site", *words, *told, ledger=ledger))
+                market = ("--price", str(PRICES[site]), "--cores", str(self.folder / f"{ledger}.csv"))
+                self._running.append(self._started("site", *words, *market, ledger=ledger))
 
     def start_flows(self, policy: str) -> None:
         """Deploy the flows, which begin as soon as their sites are there."""
         for flow in self.flows:
             words = (f"{flow.program}:moved", str(self.folder / "net.toml"), "--state", str(flow.folder / "state"))
             pins = ("--pin", f"publish={SENSORS}", *(("--pin", f"insert={SENSORS}") if flow.name == "etl" else ()))
-            asked = ("--best-effort", "--whole", "--profile", str(flow.folder / "profile.json"))
+            promise = ("--best-effort", "--whole", "--profile", str(flow.folder / "profile.json"))
             how = ("--policy", policy, "--within", f"{_WAIT_S:g}s", *self._words)
-            started = self._started("deploy", *words, *pins, *asked, *how, ledger="coordinators")
+            started = self._started("deploy", *words, *pins, *promise, *how, ledger="coordinators")
             self._coordinators[flow.name] = started
 
     def scan(self, share: float) -> None:
@@ -112,25 +112,25 @@ class World:
 
     def sites(self) -> dict[str, str | None]:
         """Return where the steps of each flow run that can move; None where they do not, or while they move."""
-        found: dict[str, str | None] = {}
+        places: dict[str, str | None] = {}
         for flow in self.flows:
             status = self.status(flow)
-            found[flow.name] = None
+            places[flow.name] = None
             if status and status["flow"] and not status["flow"]["moving"]:
                 at = [site for site in status["sites"] if site["steps"] and site["name"] != SENSORS]
                 if len(at) == 1 and at[0]["state"] == "running":
-                    found[flow.name] = at[0]["name"]
-        return found
+                    places[flow.name] = at[0]["name"]
+        return places
 
     def wait(self, met: Callable[[], Any], what: str) -> Any:
         """Wait for something; RunError with the last words of all processes where it does not come."""
         until_s = time.monotonic() + _WAIT_S
-        while not (found := met()):
+        while not (value := met()):
             if time.monotonic() > until_s or any(each.poll() for each in self._coordinators.values()):
-                said = "\n".join((self.folder / "log").read_text(errors="replace").splitlines()[-20:])
-                raise RunError(f"{what} did not come; the last that was said:\n{said}")
+                last_words = "\n".join((self.folder / "log").read_text(errors="replace").splitlines()[-20:])
+                raise RunError(f"{what} did not come; the last that was said:\n{last_words}")
             time.sleep(0.2)
-        return found
+        return value
 
     # -- the end ----------------------------------------------------------------------------------------------------------
 

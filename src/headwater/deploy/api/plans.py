@@ -47,7 +47,7 @@ class Question(Protocol):
     ) -> Problem:
         """The problem of placing it on a net."""
 
-    def plan(self, found: Placement, flow: str, net: Path, copies: Mapping[str, int]) -> Plan:
+    def plan(self, placement: Placement, flow: str, net: Path, copies: Mapping[str, int]) -> Plan:
         """The plan that a placement is."""
 
 
@@ -76,14 +76,14 @@ class Plans:
         ]
         return {"flows": flows, "nets": list(self._nets), "measures": list(MEASURES)}
 
-    def found(self, flow: str, net: str, objective: str) -> dict[str, Any]:
+    def search(self, flow: str, net: str, objective: str) -> dict[str, Any]:
         """Search for the best placement, and account for it: why each step is where it is, what else is to be had."""
         problem = self._problem(flow, net, anew=True)
         with self._searching:
             best = strategy("best")(problem, self._budget_for(objective))
             if best.device is None:
-                return _told(best) | {"broken": [best.reason]}
-            return _told(best) | {"why": [dataclasses.asdict(reason) for reason in why(best, most=_TRIED)]}
+                return _account(best) | {"broken": [best.reason]}
+            return _account(best) | {"why": [dataclasses.asdict(reason) for reason in why(best, most=_TRIED)]}
 
     def tried(self, flow: str, net: str, objective: str, placement: Mapping[str, str]) -> dict[str, Any]:
         """Account for a placement by hand, also for one that breaks a constraint: `broken` says which."""
@@ -91,7 +91,7 @@ class Plans:
         by_hand = self._by_hand(problem, objective, placement)
         assert by_hand.device is not None
         broken = [str(violation) for violation in violations(problem, by_hand.device.tolist())]
-        return _told(by_hand) | {"broken": broken}
+        return _account(by_hand) | {"broken": broken}
 
     def front(self, flow: str, net: str, one: str, other: str) -> dict[str, Any]:
         """Return placements from the best in one measure to the best in another, each with its account."""
@@ -104,7 +104,7 @@ class Plans:
         problem = self._problem(flow, net, anew=True)
         with self._searching:
             points = front(problem, one, other, points=_POINTS, budget=self._budget)
-        return {"one": one, "other": other, "points": [_told(point) for point in points]}
+        return {"one": one, "other": other, "points": [_account(point) for point in points]}
 
     def rehearsed(self, flow: str, net: str, placement: Mapping[str, str], seconds: float) -> dict[str, Any]:
         """Play a placement in virtual time, and report it like a run; one that breaks a constraint is refused."""
@@ -152,12 +152,12 @@ class Plans:
         return by_hand
 
 
-def _told(found: Placement) -> dict[str, Any]:
+def _account(placement: Placement) -> dict[str, Any]:
     """Account for a placement, with what else is to be known of it by whoever changes it by hand."""
-    problem = found.problem
+    problem = placement.problem
     pinned = [problem.steps[step] for step in np.flatnonzero(problem.pinned >= 0).tolist()]
-    offers = [] if found.device is None else _offers(problem, found.device)
-    return account(found, alternatives=False) | {"broken": [], "why": [], "pinned": pinned, "offers": offers}
+    offers = [] if placement.device is None else _offers(problem, placement.device)
+    return account(placement, alternatives=False) | {"broken": [], "why": [], "pinned": pinned, "offers": offers}
 
 
 def _offers(problem: Problem, device: Ints) -> list[dict[str, Any]]:

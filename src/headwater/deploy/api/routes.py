@@ -44,8 +44,8 @@ class Answers:
     @property
     def pages(self) -> tuple[str, ...]:
         """The pages of the dashboard that show it."""
-        known = ("sites",) if self.plans is None else ("sites", "plan")
-        return tuple(sorted(known, key=lambda page: page != self.front))
+        pages = ("sites",) if self.plans is None else ("sites", "plan")
+        return tuple(sorted(pages, key=lambda page: page != self.front))
 
 
 def read_body(request: Request, kind: type[T]) -> T:
@@ -66,13 +66,13 @@ def _status(request: Request) -> Response:
 
 
 def _move(request: Request) -> Response:
-    asked = read_body(request, MoveRequest)
-    return document(request.service.sites.move(asked.steps, asked.site), 202)
+    body = read_body(request, MoveRequest)
+    return document(request.service.sites.move(body.steps, body.site), 202)
 
 
 def _drain(request: Request) -> Response:
-    asked = read_body(request, DrainRequest)
-    return document(request.service.sites.drain(asked.site, asked.to), 202)
+    body = read_body(request, DrainRequest)
+    return document(request.service.sites.drain(body.site, body.to), 202)
 
 
 def _open(request: Request) -> Response:
@@ -83,31 +83,31 @@ def _choices(request: Request) -> Response:
     return document(request.service.plans.choices())
 
 
-def _found(request: Request) -> Response:
-    asked = read_body(request, PlanRequest)
-    return document(request.service.plans.found(asked.flow, asked.net, asked.objective))
+def _search(request: Request) -> Response:
+    body = read_body(request, PlanRequest)
+    return document(request.service.plans.search(body.flow, body.net, body.objective))
 
 
 def _front(request: Request) -> Response:
-    asked = read_body(request, FrontRequest)
-    return document(request.service.plans.front(asked.flow, asked.net, asked.one, asked.other))
+    body = read_body(request, FrontRequest)
+    return document(request.service.plans.front(body.flow, body.net, body.one, body.other))
 
 
 def _tried(request: Request) -> Response:
-    asked = read_body(request, TryRequest)
-    return document(request.service.plans.tried(asked.flow, asked.net, asked.objective, asked.placement))
+    body = read_body(request, TryRequest)
+    return document(request.service.plans.tried(body.flow, body.net, body.objective, body.placement))
 
 
 def _rehearsed(request: Request) -> Response:
-    asked = read_body(request, RehearsalRequest)
-    if not 0 < asked.seconds <= _LONGEST_S:
-        raise RefusalError(400, f"seconds is a number above 0, and up to {_LONGEST_S:g}; got {asked.seconds:g}")
-    return document(request.service.plans.rehearsed(asked.flow, asked.net, asked.placement, asked.seconds))
+    body = read_body(request, RehearsalRequest)
+    if not 0 < body.seconds <= _LONGEST_S:
+        raise RefusalError(400, f"seconds is a number above 0, and up to {_LONGEST_S:g}; got {body.seconds:g}")
+    return document(request.service.plans.rehearsed(body.flow, body.net, body.placement, body.seconds))
 
 
 def _deployed(request: Request) -> Response:
-    asked = read_body(request, TryRequest)
-    return document(request.service.plans.deployed(asked.flow, asked.net, asked.objective, asked.placement), 202)
+    body = read_body(request, TryRequest)
+    return document(request.service.plans.deployed(body.flow, body.net, body.objective, body.placement), 202)
 
 
 def _act(path: str, about: str, answer: Callable[[Request], Response], **more: Any) -> Route:
@@ -128,7 +128,7 @@ PLANS: tuple[Route, ...] = (
     _act(
         "plans/best",
         "The best placement of a flow on a net, and why each step is where it is",
-        _found,
+        _search,
         body="PlanRequest",
         gives="Placement",
     ),

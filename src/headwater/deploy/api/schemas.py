@@ -115,6 +115,7 @@ SCHEMAS: dict[str, Schema] = {
             perhaps(object_of(cores=NUMBER, kept=WHOLE, broken=WHOLE, causes=map_of(WHOLE))), "to its part of the flow"
         ),
         pid=perhaps(WHOLE),
+        lanes=about(WHOLE, "processes that share the work of its part"),
         restarts=WHOLE,
         records_in=WHOLE,
         records_out=WHOLE,

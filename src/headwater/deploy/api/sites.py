@@ -21,12 +21,12 @@ class Sites:
     def status(self) -> dict[str, Any]:
         """Describe the flow that is deployed and all sites, as `headwater status --json` does; `why` where nobody can."""
         try:
-            found = ask(self._folder, "status")
+            status = ask(self._folder, "status")
         except NobodyError:
-            found = at_rest(self._folder)
-        if found["net"] is None and self._chart is not None:
-            found["net"] = self._chart.describe()
-        return found
+            status = at_rest(self._folder)
+        if status["net"] is None and self._chart is not None:
+            status["net"] = self._chart.describe()
+        return status
 
     def move(self, steps: list[str], site: str) -> dict[str, Any]:
         """Begin to move steps to a site; RunError says why that cannot be."""

@@ -41,12 +41,12 @@ class Arrivals:
 
         That is `NOTHING` while none wait, and None at the end.
         """
-        taken: list[Batch] = []
+        batches: list[Batch] = []
         size = 0
         while self._waiting and size < limit:
             message, number, nbytes = self._waiting[0]
             is_silence = is_word(message) and message.watermark == NO_WATERMARK
-            if (is_silence or message.watermark == END) and taken:
+            if (is_silence or message.watermark == END) and batches:
                 break  # the records before it come first
             self._waiting.popleft()
             self.handed = number + 1
@@ -57,10 +57,10 @@ class Arrivals:
             if message.watermark == END:
                 self.ended = True
                 break
-            taken.append(message)
+            batches.append(message)
             size += message.length
             if message.watermark > NO_WATERMARK:
                 break
-        if taken:
-            return concat_batches(taken)
+        if batches:
+            return concat_batches(batches)
         return None if self.ended else NOTHING

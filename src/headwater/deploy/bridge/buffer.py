@@ -79,14 +79,14 @@ class _Recent:
         return bool(self._numbers) and self._numbers[0] <= number
 
     def read(self, start: int, stop: int, most_bytes: int) -> tuple[list[NumberedFrame], int]:
-        found: list[NumberedFrame] = []
+        frames: list[NumberedFrame] = []
         size = 0
         for at in range(bisect_left(self._numbers, start), bisect_left(self._numbers, stop)):
             if size >= most_bytes:
-                return found, self._numbers[at]
-            found.append(NumberedFrame(self._numbers[at], self._frames[at]))
+                return frames, self._numbers[at]
+            frames.append(NumberedFrame(self._numbers[at], self._frames[at]))
             size += len(self._frames[at])
-        return found, stop
+        return frames, stop
 
     def cut(self, start: int) -> None:
         at = bisect_left(self._numbers, start)
@@ -117,7 +117,7 @@ class MemoryBuffer:
 
     def __init__(self, most_bytes: int | None = None) -> None:
         self.life = uuid4().hex
-        self._kept, self._most = _Recent(), most_bytes
+        self._recent, self._most = _Recent(), most_bytes
         self._end = 0
         self.dropped = 0  #: records that the bound has cost
 
@@ -129,22 +129,22 @@ class MemoryBuffer:
     @property
     def nbytes(self) -> int:
         """Bytes that are kept."""
-        return self._kept.nbytes
+        return self._recent.nbytes
 
     def append(self, frame: bytes, *, records: int, priority: int = 0) -> None:
         """Keep a message."""
-        self._kept.append(self._end, frame)
+        self._recent.append(self._end, frame)
         self._end += 1
         if self._most is not None:
-            self.dropped += sum(unpack_frame(gone).length for gone in self._kept.shrink(max(self._most, len(frame))))
+            self.dropped += sum(unpack_frame(gone).length for gone in self._recent.shrink(max(self._most, len(frame))))
 
     def read(self, start: int, stop: int, most_bytes: int) -> tuple[list[NumberedFrame], int]:
         """Return messages from one number up to another, about so many bytes, and the number that was reached."""
-        return self._kept.read(start, stop, most_bytes)
+        return self._recent.read(start, stop, most_bytes)
 
     def release(self, before: int) -> None:
         """Forget what comes before a number."""
-        self._kept.forget(before)
+        self._recent.forget(before)
 
     def close(self) -> None:
         """Nothing to release."""
@@ -201,12 +201,12 @@ class LogBuffer:
         consumer = log.consumer("bridge")
         try:
             consumer.release(first)
-            known = {each.number: each.frame for each in messages}
+            frames = {each.number: each.frame for each in messages}
             for number in range(first, end):
-                frame = known.get(number)
+                frame = frames.get(number)
                 records = 0 if frame is None else unpack_frame(bytes(frame)).length
-                told = _NOTHING if frame is None else _FRAME + bytes(frame)
-                at = log.append(told, records=records, priority=0 if records else _NEVER_DROPPED)
+                entry = _NOTHING if frame is None else _FRAME + bytes(frame)
+                at = log.append(entry, records=records, priority=0 if records else _NEVER_DROPPED)
                 assert at == number, f"entry {number} of the log in {folder} came to be {at}"
             log.append(_NUMBER.pack(_PART, part), records=0, priority=_NEVER_DROPPED)
             log.sync()
@@ -268,7 +268,7 @@ class LogBuffer:
             return self._recent.read(start, stop, most_bytes)
         if self._reader.position != start:
             self._reader.seek(start)
-        found: list[NumberedFrame] = []
+        frames: list[NumberedFrame] = []
         size = 0
         while size < most_bytes and self._reader.position < stop:
             entries = self._reader.read(min(most_bytes - size, 2**18))
@@ -276,9 +276,9 @@ class LogBuffer:
                 break
             for entry in entries:
                 if entry.position < stop and entry.data[:1] == _FRAME and not self._is_void(entry.position):
-                    found.append(NumberedFrame(entry.position, memoryview(entry.data)[1:]))
+                    frames.append(NumberedFrame(entry.position, memoryview(entry.data)[1:]))
                     size += len(entry.data)
-        return found, min(stop, self._reader.position)
+        return frames, min(stop, self._reader.position)
 
     def release(self, before: int) -> None:
         """Forget what comes before a number."""
@@ -317,19 +317,19 @@ class LogBuffer:
         if after is None:
             after = max(parts, default=-1)
         if after in parts:
-            found = parts[after]
+            part_end = parts[after]
         elif after < 0 or (released and all(part > after for part in parts)):
-            found = released  # it is before the first; or all it had is released, and its mark is gone with that
+            part_end = released  # it is before the first; or all it had is released, and its mark is gone with that
         else:
             raise self._lost(after, max(parts, default=-1))
-        if found < end:
-            self._log.append(_NUMBER.pack(_VOID, found), records=0, priority=_NEVER_DROPPED)
-            self._void.append((found, end))
+        if part_end < end:
+            self._log.append(_NUMBER.pack(_VOID, part_end), records=0, priority=_NEVER_DROPPED)
+            self._void.append((part_end, end))
         self.part, self.last = after, last_of.get(after, b"")
-        return found
+        return part_end
 
-    def _lost(self, after: int, known: int) -> InputError:
+    def _lost(self, after: int, last: int) -> InputError:
         return InputError(
-            f"cannot go on after part {after}: the buffer of a bridge in {self._folder} knows of none behind {known}; "
+            f"cannot go on after part {after}: the buffer of a bridge in {self._folder} knows of none behind {last}; "
             "was the checkpoint copied in part?"
         )

@@ -54,7 +54,7 @@ class Inbound:
             batch = arrivals.take(limit)
             if batch is NOTHING and self._why:
                 raise ValueError(self._why)
-            self.machine.taken(arrivals.taken_bytes - before)
+            self.machine.note_taken(arrivals.taken_bytes - before)
         self.wake()
         return batch
 
@@ -95,8 +95,8 @@ class Inbound:
         try:
             return fitting(bytes(data.frame), self._schema)
         except ValueError as error:
-            told = f"bridge '{self.machine.bridge}': message {data.number:,} is none of this stream: {error}"
-            raise RefusedError(f"{told}; does the other site run the same flow?") from None
+            mismatch = f"bridge '{self.machine.bridge}': message {data.number:,} is none of this stream: {error}"
+            raise RefusedError(f"{mismatch}; does the other site run the same flow?") from None
 
     def _note_clock(self, clock_ns: int) -> None:
         """Take note of a clock that is wrong: what comes is as old as it is, and not an hour older, or of tomorrow.

@@ -91,8 +91,8 @@ class InletReader:
     def position(self) -> dict[str, Any]:
         """What was handed out: of which life of the sender, the number behind it, whether that was the end, or silence."""
         arrivals = self._inbound.arrivals
-        told = {"ended": arrivals.ended, "idle": arrivals.idle}
-        return {"life": self._inbound.machine.life, "next": arrivals.handed, **told}
+        flags = {"ended": arrivals.ended, "idle": arrivals.idle}
+        return {"life": self._inbound.machine.life, "next": arrivals.handed, **flags}
 
     @property
     def idle(self) -> bool:

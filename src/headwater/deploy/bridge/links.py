@@ -212,7 +212,7 @@ class Links:
                 now_s = time.monotonic()
                 if now_s - since_s > _GONE_S and now_s - warned_s > _QUIET_S:
                     warned_s = now_s
-                    log.warning("bridge %s cannot reach %s:%d: %s", attached.bridge, host, port, _told(error))
+                    log.warning("bridge %s cannot reach %s:%d: %s", attached.bridge, host, port, _text_of(error))
             if await attached.rest(pause_s):
                 pause_s = _FIRST_S / 2
 
@@ -249,12 +249,12 @@ class Links:
 
     def find(self, hello: Hello, names: Collection[str] | None) -> _Attached | None:
         """Return the end that somebody who calls wants to talk to, by `names` that are in its certificate if it has one."""
-        found = self._called(hello)
-        return found if found is None or names is None or found.name in (None, *names) else None
+        attached = self._called(hello)
+        return attached if attached is None or names is None or attached.name in (None, *names) else None
 
-    def note_unheard(self, said: Message, names: Collection[str] | None) -> None:
+    def note_unheard(self, message: Message, names: Collection[str] | None) -> None:
         """Warn, now and then, of who has called an end that is here, and for somebody else."""
-        meant = self._called(said) if isinstance(said, Hello) else None
+        meant = self._called(message) if isinstance(message, Hello) else None
         if meant is not None and time.monotonic() - meant.warned_s > _QUIET_S:
             meant.warned_s = time.monotonic()
             who = ", ".join(names or ()) or "somebody"
@@ -379,14 +379,14 @@ class _Connection(asyncio.Protocol):
         first = self._unheard[0] if self._unheard else None
         if not isinstance(first, Hello) or self._transport is None:
             return True
-        found = self._links.find(first, self._names)
-        if found is None:
+        attached = self._links.find(first, self._names)
+        if attached is None:
             return True
         if self._timer is not None:
             self._timer.cancel()
-        said, self._unheard = self._unheard, []
-        self._begin(found)
-        return all(self._heard(message) for message in said)
+        messages, self._unheard = self._unheard, []
+        self._begin(attached)
+        return all(self._heard(message) for message in messages)
 
     def _heard(self, message: Message) -> bool:
         """Take a message; return whether more may follow."""
@@ -426,7 +426,7 @@ class _Connection(asyncio.Protocol):
         data = b"".join(piece for message in messages for piece in encoded(message))
         self._transport.write(data)
         if self._attached is not None:
-            self._attached.end.machine.said(time.monotonic())
+            self._attached.end.machine.note_sent(time.monotonic())
         return len(data)
 
     def pause_writing(self) -> None:
@@ -485,5 +485,5 @@ def _names(shown: Mapping[str, Any] | None) -> list[str]:
     return [name for _, name in (shown or {}).get("subjectAltName", ())]
 
 
-def _told(error: BaseException) -> str:
+def _text_of(error: BaseException) -> str:
     return str(error) or type(error).__name__

@@ -122,12 +122,12 @@ def _decoded(kind: int, first: int, second: int, body: bytes) -> Message:
     if kind == _PING:
         return Ping()
     try:
-        said = _unpack(body)
+        fields = _unpack(body)
         if kind == _REFUSE:
-            return Refuse(str(said[0]))
+            return Refuse(str(fields[0]))
         if kind == _RESUME:
-            return Resume(*(int(each) for each in said))
-        bridge, role, life, began, safe, durable, version, *rest = said  # what a later version adds is not for us
+            return Resume(*(int(each) for each in fields))
+        bridge, role, life, began, safe, durable, version, *rest = fields  # what a later version adds is not for us
         clock_ns = int(rest[0]) if rest else 0
         return Hello(str(bridge), str(role), str(life), int(began), int(safe), bool(durable), int(version), clock_ns)
     except (msgspec.DecodeError, TypeError, ValueError, IndexError) as error:

@@ -57,9 +57,9 @@ class Outbound:
     def sender(self, bridge: str) -> Sender:
         """Return what sends to one site, from the oldest message on that is kept, or from where that site says."""
         with self.lock:
-            made = Sender(self, bridge, self._released)
-            self._senders.append(made)
-            return made
+            sender = Sender(self, bridge, self._released)
+            self._senders.append(sender)
+            return sender
 
     def drop(self, sender: Sender) -> None:
         """Send to a site no more: what it has not had is kept for the others alone."""
@@ -118,8 +118,8 @@ class Outbound:
     def has_all(self, sender: Sender) -> bool:
         """Tell whether one receiver has everything for good."""
         with self.lock:
-            kept, _ = self.buffer.read(sender.machine.safe, self.buffer.end, 1)
-            return not self._pending and not kept
+            frames, _ = self.buffer.read(sender.machine.safe, self.buffer.end, 1)
+            return not self._pending and not frames
 
     def account(self) -> dict[str, Any]:
         """Return what became of the records, for a report."""
@@ -131,8 +131,8 @@ class Outbound:
     def unsafe_records(self) -> int:
         """Return how many records some receiver does not have for good."""
         with self.lock:
-            kept, _ = self.buffer.read(self._safe(), self.buffer.end, 2**62)
-            return sum(unpack_frame(bytes(each.frame)).length for each in kept)
+            frames, _ = self.buffer.read(self._safe(), self.buffer.end, 2**62)
+            return sum(unpack_frame(bytes(each.frame)).length for each in frames)
 
     @property
     def nbytes(self) -> int:
@@ -204,8 +204,8 @@ class Sender:
     def connected(self, now_s: float) -> list[Message]:
         """Greet the receiver."""
         with self._outbound.lock:
-            said = self.machine.connected(now_s)
-        return [each._replace(clock_ns=now_ns()) if isinstance(each, Hello) else each for each in said]
+            messages = self.machine.connected(now_s)
+        return [each._replace(clock_ns=now_ns()) if isinstance(each, Hello) else each for each in messages]
 
     def heard(self, message: Message, now_s: float) -> list[Message]:
         """Take what the receiver says; forget what it, and all others, have for good."""
@@ -222,16 +222,16 @@ class Sender:
                 outbound.gathered()
                 outbound.end = outbound.buffer.end
             machine.end = outbound.end
-            found: list[Message] = []
-            while not found and (wants := machine.wants):
+            messages: list[Message] = []
+            while not messages and (wants := machine.wants):
                 start = machine.next
                 most = min(wants, _SEND_BYTES if most_bytes is None else most_bytes)
-                kept, reached = outbound.buffer.read(start, machine.end, most)
-                found += [machine.send(*each) for each in kept]
+                frames, reached = outbound.buffer.read(start, machine.end, most)
+                messages += [machine.send(*each) for each in frames]
                 machine.skip(reached)  # not every number has a message
                 if machine.next == start:
                     break  # a disk that cannot be read now
-        return found
+        return messages
 
 
 def _grouped(pending: list[Batch]) -> list[list[Batch]]:

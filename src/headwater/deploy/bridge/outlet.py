@@ -75,12 +75,12 @@ class Outlet:
         """Start sending what comes at once."""
         bounds = self._room.bounds()
         buffer = MemoryBuffer(bounds.nbytes) if self._folder is None else LogBuffer(self._folder, bounds)
-        return OutletWriter(self, schema, self._fanned(Outbound(buffer, parts=False, **self._given())))
+        return OutletWriter(self, schema, self._fanned(Outbound(buffer, parts=False, **self._options())))
 
     def transaction(self, schema: Schema, ledger: Ledger) -> OutletTransaction:
         """Start sending parts."""
         buffer = LogBuffer(ledger.folder / "bridge", self._room.bounds(), after=ledger.after, parts=True)
-        fan = self._fanned(Outbound(buffer, parts=True, **self._given()))
+        fan = self._fanned(Outbound(buffer, parts=True, **self._options()))
         ended = bool(buffer.last) and unpack_frame(buffer.last).watermark == END
         return OutletTransaction(self, schema, fan, buffer.part, ended=ended)
 
@@ -94,7 +94,7 @@ class Outlet:
         for fan in self._open:
             fan.look()
 
-    def _given(self) -> dict[str, Any]:
+    def _options(self) -> dict[str, Any]:
         return {"limit_bytes": self._room.nbytes, "priority": self._priority, "holds": self._room.holds}
 
     def _fanned(self, outbound: Outbound) -> Fan:
@@ -105,9 +105,9 @@ class Outlet:
 
     def account(self) -> dict[str, int]:
         """Return what waits, and was dropped, of all that it sends at present."""
-        found = [fan.outbound.account() for fan in self._open]
-        told = {what: sum(each[what] for each in found) for what in ("messages_waiting", "bytes_kept", "dropped")}
-        return told | {"dropped": told["dropped"] + self._dropped}
+        accounts = [fan.outbound.account() for fan in self._open]
+        totals = {what: sum(each[what] for each in accounts) for what in ("messages_waiting", "bytes_kept", "dropped")}
+        return totals | {"dropped": totals["dropped"] + self._dropped}
 
     def left(self, fan: Fan) -> None:
         """Take note that it is written no more."""
@@ -164,8 +164,8 @@ class Fan:
         return done
 
     def _have_all(self) -> bool:
-        found = list(self.senders.values())
-        return all(self.outbound.has_all(sender) or way.is_through() for way, sender in found)
+        senders = list(self.senders.values())
+        return all(self.outbound.has_all(sender) or way.is_through() for way, sender in senders)
 
 
 class _Writing:
@@ -204,8 +204,8 @@ class _Writing:
         return self._outbound.throttle
 
     @throttle.setter
-    def throttle(self, told: Callable[[float], None]) -> None:
-        self._outbound.throttle = told
+    def throttle(self, notify: Callable[[float], None]) -> None:
+        self._outbound.throttle = notify
 
     def account(self) -> dict[str, Any]:
         """Return what became of the records."""

@@ -25,22 +25,22 @@ class _End:
     def __init__(self, bridge: str) -> None:
         self.bridge = bridge
         self._greeted = False
-        self._heard_s = self._said_s = 0.0
+        self._heard_s = self._sent_s = 0.0
 
     def _connected(self, now_s: float) -> None:
         self._greeted = False
-        self._heard_s = self._said_s = now_s
+        self._heard_s = self._sent_s = now_s
 
-    def said(self, now_s: float) -> None:
+    def note_sent(self, now_s: float) -> None:
         """Take note that something was sent."""
-        self._said_s = now_s
+        self._sent_s = now_s
 
     def tick(self, now_s: float) -> list[Message] | None:
         """Return what to say for the time being; None if nobody is there, and the connection is to be given up."""
         if now_s - self._heard_s > SILENT_S:
             return None
-        if now_s - self._said_s >= PING_S:
-            self._said_s = now_s
+        if now_s - self._sent_s >= PING_S:
+            self._sent_s = now_s
             return [Ping()]
         return []
 
@@ -136,7 +136,7 @@ class Receiving(_End):
             0  #: those that were when the connection was made; taken, granted since
         )
         self._got = 0  #: bytes that came since the connection was made
-        self._told = next
+        self._acknowledged = next
         self._is_open = False
 
     def connected(self, now_s: float) -> list[Message]:
@@ -170,7 +170,7 @@ class Receiving(_End):
             self.next = hello.began  # what it had not on disk when it crashed is here; its numbers are given anew
             self.safe = min(self.safe, self.next)
         self.life = hello.life
-        self._early, self._taken, self._got, self._told = self._waiting, 0, 0, self.safe
+        self._early, self._taken, self._got, self._acknowledged = self._waiting, 0, 0, self.safe
         self._credit = max(0, self._granted())
         self._is_open = True
         return Resume(self.next, self.safe, self._credit)
@@ -193,7 +193,7 @@ class Receiving(_End):
         self._waiting += len(message.frame)
         return message
 
-    def taken(self, nbytes: int) -> None:
+    def note_taken(self, nbytes: int) -> None:
         """Take note that so many bytes were handed on: there is room again."""
         self._waiting -= nbytes
         self._taken += nbytes
@@ -207,9 +207,9 @@ class Receiving(_End):
         if not self._is_open:
             return []
         credit = self._granted()
-        if self.safe == self._told and credit - self._credit < self._window // 4:
+        if self.safe == self._acknowledged and credit - self._credit < self._window // 4:
             return []
-        self._told, self._credit = self.safe, credit
+        self._acknowledged, self._credit = self.safe, credit
         return [Ack(self.safe, credit)]
 
     def _granted(self) -> int:

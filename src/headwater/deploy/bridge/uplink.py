@@ -44,22 +44,22 @@ class Uplink:
         >>> Uplink.read("rate=500 kB/s,hours=22:00-06:00,first=alarms")
         Uplink(rate=500000, hours=((1320, 360),), first=('alarms',), room=1000000000, age_s=None, full='hold')
         """
-        said: dict[str, str] = {}
+        settings: dict[str, str] = {}
         for each in filter(str.strip, text.split(",")):
             name, equals, value = (part.strip() for part in each.partition("="))
             if not equals or name not in _SETTINGS or not value:
-                known = f"it takes {listed(_SETTINGS)}, each as NAME=VALUE"
-                raise RunError(f"--uplink does not know {each.strip()!r}; {known}{suggestion(name, _SETTINGS)}")
-            said[name] = value
-        full = said.get("full", "hold")
+                usage = f"it takes {listed(_SETTINGS)}, each as NAME=VALUE"
+                raise RunError(f"--uplink does not know {each.strip()!r}; {usage}{suggestion(name, _SETTINGS)}")
+            settings[name] = value
+        full = settings.get("full", "hold")
         if full not in _FULL:
             raise RunError(f"a full buffer can {listed(_FULL)}; --uplink says {full!r}{suggestion(full, _FULL)}")
         return cls(
-            rate=bytes_per_second(said["rate"]) if "rate" in said else None,
-            hours=tuple(_hours(each) for each in said.get("hours", "").split()),
-            first=tuple(each.strip() for each in said.get("first", "").split("+") if each.strip()),
-            room=nbytes(said["room"]) if "room" in said else 10**9,
-            age_s=microseconds_of("age of --uplink", said["age"]) / 1e6 if "age" in said else None,
+            rate=bytes_per_second(settings["rate"]) if "rate" in settings else None,
+            hours=tuple(_hours(each) for each in settings.get("hours", "").split()),
+            first=tuple(each.strip() for each in settings.get("first", "").split("+") if each.strip()),
+            room=nbytes(settings["room"]) if "room" in settings else 10**9,
+            age_s=microseconds_of("age of --uplink", settings["age"]) / 1e6 if "age" in settings else None,
             full=full,
         )
 

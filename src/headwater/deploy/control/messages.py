@@ -35,6 +35,7 @@ class PartState(msgspec.Struct, frozen=True):
     outgoing: dict[str, Outgoing] = {}  #: by stream
     taken: dict[str, int] = {}  #: records that each step has taken in
     cores: float = 0.0  #: that its process took in the last second
+    lanes: int = 1  #: processes that share its work
     delay_ms: tuple[float, float] | None = None  #: of records that came out in it, since they came in here: p50, p99
 
 
@@ -280,7 +281,7 @@ def packed(message: Message) -> bytes:
 def unpacked(data: bytes | bytearray) -> Message:
     """Return the message that bytes are; RunError for what is none."""
     try:
-        found: Message = _decoder.decode(data)
+        message: Message = _decoder.decode(data)
     except msgspec.DecodeError as error:
         raise RunError(f"what came is no message of this version: {error}") from None
-    return found
+    return message

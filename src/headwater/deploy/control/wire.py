@@ -80,14 +80,14 @@ class Wire:
             return None
 
     async def _exactly(self, size: int) -> bytearray:
-        found = bytearray()
-        while len(found) < size:
-            piece = await self._reader.read(min(_PIECE, size - len(found)))
+        data = bytearray()
+        while len(data) < size:
+            piece = await self._reader.read(min(_PIECE, size - len(data)))
             if not piece:
-                raise asyncio.IncompleteReadError(bytes(found), size)
+                raise asyncio.IncompleteReadError(bytes(data), size)
             self.heard_s = time.monotonic()
-            found += piece
-        return found
+            data += piece
+        return data
 
     async def close(self, within_s: float = 1.0) -> None:
         """Hang up once all is said; not for ever."""

@@ -69,6 +69,7 @@ class Site:
             "free_bytes": None if report is None else report.free_bytes,
             **resources_of(self.hello.cores, report, state),
             "pid": None if state is None else state.pid,
+            "lanes": 1 if state is None else state.lanes,
             "restarts": 0 if state is None else state.restarts,
             "records_in": 0 if state is None else state.records_in,
             "records_out": 0 if state is None else state.records_out,

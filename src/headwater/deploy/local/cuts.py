@@ -94,17 +94,17 @@ class Cuts:
         if why := self.why_not():
             raise RunError(f"no link can be cut or mended: {why}")
         with self._alone():
-            wanted = change(self.asked(time.time()))
-            _replace(self._folder / _ASKED, msgspec.json.encode(wanted))
+            links = change(self.due(time.time()))
+            _replace(self._folder / _ASKED, msgspec.json.encode(links))
         give_up_s = time.monotonic() + _ANSWER_S
-        while self.asked(time.time()) == wanted:  # else somebody wants something else by now, or its time is over
+        while self.due(time.time()) == links:  # else somebody wants something else by now, or its time is over
             done = self._done()
-            if done is not None and done.cut == wanted:
+            if done is not None and done.cut == links:
                 break
             if done is None or time.monotonic() > give_up_s:
                 raise RunError(f"nobody cuts or mends links in {self._folder}: does 'headwater up' still run?")
             time.sleep(_LOOK_S)
-        return wanted
+        return links
 
     def _done(self) -> LinksDone | None:
         try:
@@ -125,13 +125,13 @@ class Cuts:
         (self._folder / _ASKED).unlink(missing_ok=True)
         self._note(LinksDone(list(sites), why_not))
 
-    def asked(self, now_s: float) -> list[CutLink]:
+    def due(self, now_s: float) -> list[CutLink]:
         """Return what should be cut by now."""
         try:
-            found = msgspec.json.decode((self._folder / _ASKED).read_bytes(), type=list[CutLink])
+            links = msgspec.json.decode((self._folder / _ASKED).read_bytes(), type=list[CutLink])
         except (OSError, msgspec.DecodeError):
             return []
-        return [each for each in found if each.until_s is None or each.until_s > now_s]
+        return [each for each in links if each.until_s is None or each.until_s > now_s]
 
     def did(self, sites: Sequence[str], cut: list[CutLink]) -> None:
         """Say what is cut."""

@@ -24,7 +24,7 @@ _LEAST_CORES = 0.2  #: with less a site takes minutes to start
 
 
 class Emulation:
-    """Where the sites of a net start; `told` says in a line each what this machine does not allow, and what it does."""
+    """Where the sites of a net start; `notices` says in a line each what this machine does not allow, and what it does."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class Emulation:
         """
         self._number = {site: number for number, site in enumerate(sites)}
         self._servers = list(servers)
-        self.told: list[str] = []
+        self.notices: list[str] = []
         self._namespaces: list[Namespace] = []
         self._carrier: Carrier | None = None
         self._relay: Relay | None = None
@@ -121,11 +121,11 @@ class Emulation:
                 each.close()
             self._namespaces = []
             why = f"{error.strerror}: {error.filename}" if error.filename else error.strerror
-            self.told.append(f"links are as fast as this machine: it does not allow network namespaces ({why})")
+            self.notices.append(f"links are as fast as this machine: it does not allow network namespaces ({why})")
             return
         self._carrier = Carrier(self._namespaces, wires)
         self._relay = Relay(self._namespaces, servers)
-        self.told.append(
+        self.notices.append(
             "links are as fast and as far as the net says, in network namespaces; sites reach each other and the "
             "coordinator alone, and with --reach PORT a server of this machine"
         )
@@ -138,12 +138,12 @@ class Emulation:
         if groups is not None:
             self._quotas = Quotas(groups)
             shares = ", ".join(f"'{site}' {share:.2g}" for site, share in self._cores.items())
-            self.told.append(f"cores that sites may take: {shares}; all others have this machine's {most:g}")
+            self.notices.append(f"cores that sites may take: {shares}; all others have this machine's {most:g}")
             raised = [site for site, share in cores.items() if share < _LEAST_CORES]
             if raised:
-                self.told.append(f"sites {listed(raised)} should have fewer cores, and would not start in time")
+                self.notices.append(f"sites {listed(raised)} should have fewer cores, and would not start in time")
         elif self._cores:
-            self.told.append("all sites have the cores of this machine: it does not allow control groups")
+            self.notices.append("all sites have the cores of this machine: it does not allow control groups")
 
 
 def cores_of(net: Net, site: str, core_ips: float) -> float:

@@ -16,18 +16,18 @@ def resetting(packet: bytes) -> bytes | None:
     head = 4 * (packet[0] & 0x0F)
     if packet[9] != _TCP or len(packet) < head + _TCP_BYTES:
         return None
-    origin, target, number, known, offset, flags = struct.unpack_from("!HHIIBB", packet, head)
+    origin, target, number, acknowledged, offset, flags = struct.unpack_from("!HHIIBB", packet, head)
     if flags & _RST:
         return None
     if flags & _ACK:
-        answer = (target, origin, known, 0, _RST)
+        answer = (target, origin, acknowledged, 0, _RST)
     else:
         length = len(packet) - head - 4 * (offset >> 4) + bool(flags & _SYN) + bool(flags & _FIN)
         answer = (target, origin, 0, (number + length) % 2**32, _RST | _ACK)
-    ports_and_numbers, said = answer[:4], answer[4]
+    ports_and_numbers, answer_flags = answer[:4], answer[4]
     ends = packet[TARGET] + packet[SOURCE]
     pseudo = ends + struct.pack("!HH", _TCP, _TCP_BYTES)
-    tcp = struct.pack("!HHIIBBHHH", *ports_and_numbers, _TCP_BYTES // 4 << 4, said, 0, 0, 0)
+    tcp = struct.pack("!HHIIBBHHH", *ports_and_numbers, _TCP_BYTES // 4 << 4, answer_flags, 0, 0, 0)
     tcp = tcp[:16] + _checksum(pseudo + tcp) + tcp[18:]
     ip = struct.pack("!BBHHHBBH", 0x45, 0, _IP_BYTES + _TCP_BYTES, 0, 0, _HOPS, _TCP, 0) + ends
     return ip[:10] + _checksum(ip) + ip[12:] + tcp

@@ -22,14 +22,14 @@ class Quotas:
     """The groups of one process; `close` removes them once nothing is in them."""
 
     def __init__(self, groups: Groups) -> None:
-        self._groups, self._made = groups, list[Path]()
+        self._groups, self._created = groups, list[Path]()
         sweep(groups)
 
     def bound(self, pid: int, number: int, cores: float) -> None:
         """Have the process of a site, and all that it will start, take no more than so many cores; OSError where not."""
         group = self._group(number)
         group.mkdir(exist_ok=True)
-        self._made = [*(each for each in self._made if each != group), group]
+        self._created = [*(each for each in self._created if each != group), group]
         share_us = max(_LEAST_US, round(cores * _PERIOD_US))
         if self._groups.version == 1:
             (group / "cpu.cfs_period_us").write_text(str(_PERIOD_US))
@@ -40,7 +40,7 @@ class Quotas:
 
     def close(self) -> None:
         """Remove the groups; one that still has processes is left to whoever comes next."""
-        for group in self._made:
+        for group in self._created:
             with suppress(OSError):
                 group.rmdir()
 

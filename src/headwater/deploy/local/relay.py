@@ -126,11 +126,11 @@ def _reset(writer: asyncio.StreamWriter) -> None:
 
 def _listening(namespace: Namespace, port: int) -> socket.socket:
     with namespace.inside():
-        made = socket.socket()
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener = socket.socket()
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        made.bind((LOOPBACK, port))
+        listener.bind((LOOPBACK, port))
     except (OSError, OverflowError) as error:
-        made.close()
+        listener.close()
         raise RunError(f"sites cannot have port {port}: {error}") from None
-    return made
+    return listener

@@ -47,7 +47,7 @@ class Decider:
         self._name = flow.name
         self._sources = [name for name, step in flow.steps.items() if step.is_source]
         self._stay = [name for name, step in flow.steps.items() if step.is_source or step.is_sink]
-        self._seen: dict[str, View] = {}  #: sites as they were at the last decision
+        self._last_views: dict[str, View] = {}  #: sites as they were at the last decision
         self._rated = self._rates  #: and what sources brought then
         self._since: tuple[Any, float] | None = None  #: what is about to be done, and since when
         self._looked: tuple[Any, Look] | None = None
@@ -70,17 +70,17 @@ class Decider:
         self._set_back(now_s)
         if self.policed.contract is None:
             self.policed.rate(rates_hz or {})
-        seen = self._judged(now_s, views, windows)
-        self._seen = self._seen or seen
-        away = sorted({at for at in sites.values() if not seen[at].here})
+        current = self._judged(now_s, views, windows)
+        self._last_views = self._last_views or current
+        away = sorted({at for at in sites.values() if not current[at].here})
         if away:
             self.waits = f"sites {listed(away)} are away, and the state of their steps is there"
             self._since = None
             return None
-        look = self._look(seen, sites, self.policed.held)
+        look = self._look(current, sites, self.policed.held)
         self.waits = ""
         if (look.must_move or look.crowded) and not look.moves:
-            self.waits = self.planner.no_site_admits(seen, look.crowded or look.now.reason)
+            self.waits = self.planner.no_site_admits(current, look.crowded or look.now.reason)
         if not look.moves or not (look.must_move or look.gain >= self.policed.gain):
             self._since = None
             return None
@@ -91,9 +91,9 @@ class Decider:
         if now_s - self._since[1] < self.policed.settle_s or now_s < self._rested_s(now_s, forced=look.must_move):
             return None
         decision = Decision(
-            at_s=now_s, why=self._why(look, seen), forced=look.must_move, moves=look.moves, expects=look.expects
+            at_s=now_s, why=self._why(look, current), forced=look.must_move, moves=look.moves, expects=look.expects
         )
-        self._seen, self._since, self._rated = seen, None, self._rates
+        self._last_views, self._since, self._rated = current, None, self._rates
         return decision
 
     def _set_back(self, now_s: float) -> None:
@@ -102,9 +102,9 @@ class Decider:
         if self._since is not None and self._since[1] > now_s:
             self._since = self._since[0], now_s
         self._began_s = {site: min(at_s, now_s) for site, at_s in self._began_s.items()}
-        for told in self._counted.values():
-            if told and told[-1][0] > now_s:
-                told.clear()
+        for history in self._counted.values():
+            if history and history[-1][0] > now_s:
+                history.clear()
 
     def leaving(self, views: Mapping[str, View], sites: Mapping[str, str], site: str, now_s: float) -> Decision:
         """Return where all that can leave a site should go, as somebody asks; PlacementError where there is no place.
@@ -112,10 +112,10 @@ class Decider:
         Who moved a step there by hand has thought better of it.
         """
         why = f"site '{site}' is drained"
-        seen = {**self._judged(now_s, views, {}), site: replace(views[site], why=why)}
-        look = self._look(seen, sites, [step for step, at in self.policed.held.items() if at != site])
+        current = {**self._judged(now_s, views, {}), site: replace(views[site], why=why)}
+        look = self._look(current, sites, [step for step, at in self.policed.held.items() if at != site])
         if look.then.device is None:
-            raise PlacementError(self.planner.no_site_admits(seen, look.then.reason))
+            raise PlacementError(self.planner.no_site_admits(current, look.then.reason))
         return Decision(at_s=now_s, why=why, forced=True, moves=look.moves, expects=look.expects)
 
     def worth(self, views: Mapping[str, View], sites: Mapping[str, str]) -> dict[str, float | None]:
@@ -139,17 +139,17 @@ class Decider:
             how = self._breaks(now_s, site, counted)
             if how:
                 policed.bar(site, now_s, how)
-        seen = dict(views)
+        current = dict(views)
         for name, bar in policed.barred.items():
-            if name in seen and now_s < bar.until_s:
+            if name in current and now_s < bar.until_s:
                 left_s = bar.until_s - now_s
-                told = f"site '{name}' {bar.why}, and is left alone for {left_s:.0f} s"
+                reason = f"site '{name}' {bar.why}, and is left alone for {left_s:.0f} s"
                 is_refusal = bar.why == REFUSED  # what is there does well
-                seen[name] = replace(seen[name], closed=told) if is_refusal else _apart(seen[name], told)
+                current[name] = replace(current[name], closed=reason) if is_refusal else _apart(current[name], reason)
         for name in policed.drained:
-            if name in seen:
-                seen[name] = _apart(seen[name], f"site '{name}' is drained")
-        return seen
+            if name in current:
+                current[name] = _apart(current[name], f"site '{name}' is drained")
+        return current
 
     def _breaks(self, now_s: float, site: str, counted: Windows) -> str:
         """Say whether most windows of late were broken, or nearly, where that was not so before; nothing if not.
@@ -157,18 +157,18 @@ class Decider:
         Those do not count in which a start or a move is made up for. A promise that was never kept with time to spare is no
         worse than it was made: nobody would be better off elsewhere.
         """
-        told = self._counted.setdefault(site, deque())
-        if told and sum(counted[:2]) < sum(told[-1][1][:2]):
-            told.clear()  # another process counts anew
-        if not told:
+        history = self._counted.setdefault(site, deque())
+        if history and sum(counted[:2]) < sum(history[-1][1][:2]):
+            history.clear()  # another process counts anew
+        if not history:
             self._began_s[site] = now_s
             self._at_ease.discard(site)
-        told.append((now_s, counted))
-        while told and told[0][0] < now_s - _SPAN_S:
-            told.popleft()
-        kept, broken, close = (last - first for first, last in zip(told[0][1], counted, strict=True))
+        history.append((now_s, counted))
+        while history and history[0][0] < now_s - _SPAN_S:
+            history.popleft()
+        kept, broken, close = (last - first for first, last in zip(history[0][1], counted, strict=True))
         quiet_s = max([self._began_s[site], *self.policed.moved_s[-1:]]) + self.policed.rest_s
-        if kept + broken < _FEWEST or told[0][0] < quiet_s:
+        if kept + broken < _FEWEST or history[0][0] < quiet_s:
             return ""
         if _AT_EASE * (broken + close) <= kept + broken:
             self._at_ease.add(site)
@@ -176,17 +176,17 @@ class Decider:
         if not how and site in self._at_ease and 2 * (broken + close) >= kept + broken:
             how = ABOUT_TO
         if how:
-            told.clear()
+            history.clear()
         return how
 
     def _look(self, views: dict[str, View], sites: Mapping[str, str], held: Iterable[str]) -> Look:
         """Plan, unless nothing has changed since the last time; steps that are `held` stay, as sources and sinks do."""
         plain = (replace(each, why=str(bool(each.why)), closed=str(bool(each.closed))) for each in views.values())
         stay = [*self._stay, *(step for step in held if step in sites)]
-        asked = (tuple(plain), tuple(sites.items()), tuple(stay), tuple(self._rates.items()))
-        if self._looked is None or self._looked[0] != asked:
+        key = (tuple(plain), tuple(sites.items()), tuple(stay), tuple(self._rates.items()))
+        if self._looked is None or self._looked[0] != key:
             self.planner.rates_hz = self.policed.rates_hz
-            self._looked = asked, self.planner.look(views, sites, stay)
+            self._looked = key, self.planner.look(views, sites, stay)
         return self._looked[1]
 
     # -- when -------------------------------------------------------------------------------------------------------------
@@ -202,16 +202,16 @@ class Decider:
         pause_s = min(_LONGEST * policed.rest_s, policed.settle_s * 2.0**lately)
         return policed.moved_s[-1] + pause_s
 
-    def _why(self, look: Look, seen: Mapping[str, View]) -> str:
+    def _why(self, look: Look, current: Mapping[str, View]) -> str:
         places = {at for pair in look.moves.values() for at in pair}
-        news = [each for name in seen if name in places for each in seen[name].news(self._seen.get(name))]
+        news = [each for name in current if name in places for each in current[name].news(self._last_views.get(name))]
         news += [
             f"rate of '{source}' {self._rated[source]:.4g} → {hz:.4g} records/s"
             for source, hz in self._rates.items()
             if hz != self._rated[source]
         ]
         if look.must_move:
-            left = dict.fromkeys(seen[at].why for at, _ in look.moves.values() if seen[at].why)
+            left = dict.fromkeys(current[at].why for at, _ in look.moves.values() if current[at].why)
             return "; ".join(left) or look.now.reason
         if look.crowded:
             return "; ".join([*news, look.crowded])

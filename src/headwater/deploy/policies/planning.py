@@ -42,13 +42,13 @@ class Planner:
     def __init__(
         self,
         flow: Flow,
-        asked: PlanningInput,
+        planning_input: PlanningInput,
         contract: Contract | None,
         policy: Policy,
         *,
         best_effort: bool = False,
     ) -> None:
-        self._flow, self._asked, self._contract, self._policy = flow, asked, contract, policy
+        self._flow, self._input, self._contract, self._policy = flow, planning_input, contract, policy
         self._best_effort = best_effort  #: whether it is promised also where nothing can be reserved
         self.rates_hz: Mapping[str, float] = {}  #: of sources, as measured; others bring what was asked for
         self._goal = Objective.parse(policy.objective)
@@ -57,7 +57,7 @@ class Planner:
     @cached_property
     def net(self) -> Net:
         """The net that the flow was deployed on."""
-        return net_from_table(msgspec.json.decode(self._asked.net), "net")
+        return net_from_table(msgspec.json.decode(self._input.net), "net")
 
     def price(self, site: str) -> float:
         """Return what the net says that a site costs an hour: its dearest device."""
@@ -69,27 +69,27 @@ class Planner:
         """Return the sites at which steps must be, wherever the others are."""
         standing = dict(self.net.sensors)
         at = [self.net.zones[int(self.net.zone_of(standing[name]))] for name in self._flow.steps if name in standing]
-        return list(dict.fromkeys([*at, *(self._zone(place) for place in self._asked.pins.values())]))
+        return list(dict.fromkeys([*at, *(self._zone(place) for place in self._input.pins.values())]))
 
     def anew(self, views: Mapping[str, View]) -> dict[str, str]:
         """Return where each step should be, of a flow that is nowhere yet; PlacementError says why it can be nowhere."""
-        problem = self._problem(views, dict(self._asked.pins), {}, {})
-        found = best.solve(problem, self._budget)
-        if found.device is None:
-            raise PlacementError(self.no_site_admits(views, found.reason))
-        return found.by_name
+        problem = self._problem(views, dict(self._input.pins), {}, {})
+        placement = best.solve(problem, self._budget)
+        if placement.device is None:
+            raise PlacementError(self.no_site_admits(views, placement.reason))
+        return placement.by_name
 
     def look(self, views: Mapping[str, View], sites: Mapping[str, str], stay: list[str]) -> Look:
         """Return how good it is as it is, and what would be better; `stay` are steps that nobody can move."""
-        pins = {**self._asked.pins, **{step: sites[step] for step in stay}}
+        pins = {**self._input.pins, **{step: sites[step] for step in stay}}
         problem = self._problem(views, pins, sites, self.rates_hz)
         before = np.array([problem.net.device(sites[step]) for step in problem.steps], np.int64)
         now = judge(problem, "now", before, self._budget, 0.0)
         if now.device is None and self.rates_hz:
             # it brings what was measured where it is: where a profile says that this cannot be, the rate says nothing
-            asked = self._problem(views, pins, sites, {})
-            as_asked = judge(asked, "now", before, self._budget, 0.0)
-            problem, now = (problem, now) if as_asked.device is None else (asked, as_asked)
+            nominal = self._problem(views, pins, sites, {})
+            as_nominal = judge(nominal, "now", before, self._budget, 0.0)
+            problem, now = (problem, now) if as_nominal.device is None else (nominal, as_nominal)
         if now.device is not None:
             return Look(now, _with_fewest_moves(best.solve(problem, self._budget), before, self._budget), before)
         then = repair(problem, before, self._budget)
@@ -102,16 +102,16 @@ class Planner:
     def no_site_admits(self, views: Mapping[str, View], why: str) -> str:
         """Say with numbers why no site takes the flow."""
         needed, whole = "", 0.0
-        if self._contract is not None and self._asked.profile.demand is not None:
-            whole = sum(cores_of_steps(self._contract, self._asked.profile.demand).values())
-            whole += part_cores(self._contract, self._asked.profile.demand)
+        if self._contract is not None and self._input.profile.demand is not None:
+            whole = sum(cores_of_steps(self._contract, self._input.profile.demand).values())
+            whole += part_cores(self._contract, self._input.profile.demand)
             needed = (
                 f" It is promised {self._contract}, which takes {whole:.2f} cores in all where it was measured "
-                f"({self._asked.measured_ips:.3g} instructions/s)."
+                f"({self._input.measured_ips:.3g} instructions/s)."
             )
-        told = [f"'{view.name}' {self._room(view, whole * self._slower(view))}" for view in views.values()]
+        rooms = [f"'{view.name}' {self._room(view, whole * self._slower(view))}" for view in views.values()]
         reason = f" ({why})" if why else ""
-        return f"no site admits flow '{self._flow.name}'{reason}.{needed} Sites: {'; '.join(told)}"
+        return f"no site admits flow '{self._flow.name}'{reason}.{needed} Sites: {'; '.join(rooms)}"
 
     def _room(self, view: View, takes: float) -> str:
         """Say how much of the flow would find a place at a site, or why none of it does."""
@@ -135,48 +135,50 @@ class Planner:
         net = self._net_of(views)
         limits = Constraints(
             pins={step: self._zone(at) for step, at in pins.items()},
-            keep=self._asked.keep,
-            anonymise=frozenset(self._asked.anonymise),
+            keep=self._input.keep,
+            anonymise=frozenset(self._input.anonymise),
         )
-        said, speed, every = self._asked.rates_hz, self._asked.measured_ips, self._asked.every
+        nominal_hz, speed, every = self._input.rates_hz, self._input.measured_ips, self._input.every
         sources = [step.name for step in self._flow.steps.values() if step.is_source]
-        rates = said
+        rates = nominal_hz
         if rates_hz:
-            rates = {**(said if isinstance(said, dict) else dict.fromkeys(sources, said)), **rates_hz}
-        asked = problem_of(self._flow, net, self._asked.profile, rates, measured_ips=speed, every=every)
-        asked = constrain(asked, limits)
-        unplaced = [asked.steps[i] for i in asked.sources if asked.pinned[i] < 0]
+            rates = {**(nominal_hz if isinstance(nominal_hz, dict) else dict.fromkeys(sources, nominal_hz)), **rates_hz}
+        problem = problem_of(self._flow, net, self._input.profile, rates, measured_ips=speed, every=every)
+        problem = constrain(problem, limits)
+        unplaced = [problem.steps[i] for i in problem.sources if problem.pinned[i] < 0]
         if unplaced:
             raise PlacementError(
                 f"source '{unplaced[0]}' has no place: say at which site its records come in, with --pin "
                 f"{unplaced[0]}=SITE, or with sensors in the net"
             )
-        if self._asked.whole:
-            free = tuple(np.flatnonzero(asked.pinned < 0).tolist())
-            asked = dataclasses.replace(asked, together=(*asked.together, free) if len(free) > 1 else asked.together)
-        return self._with_room(self._with_choice(asked, views, sites), views)
+        if self._input.whole:
+            free = tuple(np.flatnonzero(problem.pinned < 0).tolist())
+            problem = dataclasses.replace(
+                problem, together=(*problem.together, free) if len(free) > 1 else problem.together
+            )
+        return self._with_room(self._with_choice(problem, views, sites), views)
 
-    def _with_choice(self, asked: Problem, views: Mapping[str, View], sites: Mapping[str, str]) -> Problem:
+    def _with_choice(self, problem: Problem, views: Mapping[str, View], sites: Mapping[str, str]) -> Problem:
         """Leave steps that can move only sites that are here, that nobody drains, that say what they count, and run them."""
-        zones = asked.net.zones
-        ones = np.ones((len(asked.steps), len(zones)), bool)
-        allowed = ones if asked.zone_allowed is None else asked.zone_allowed.copy()
-        free = asked.pinned < 0
+        zones = problem.net.zones
+        ones = np.ones((len(problem.steps), len(zones)), bool)
+        allowed = ones if problem.zone_allowed is None else problem.zone_allowed.copy()
+        free = problem.pinned < 0
         for number, name in enumerate(zones):
             view = views[name]
             if not view.here or view.why or self._why_unpromised(view) or self._policy.counts(view) is None:
                 allowed[free, number] = False
                 continue
             if view.closed:
-                allowed[free & np.array([sites.get(step) != name for step in asked.steps]), number] = False
+                allowed[free & np.array([sites.get(step) != name for step in problem.steps]), number] = False
             if view.kind == "spark":
-                allowed[free & self._not_on_spark(asked), number] = False
-        return dataclasses.replace(asked, zone_allowed=allowed)
+                allowed[free & self._not_on_spark(problem), number] = False
+        return dataclasses.replace(problem, zone_allowed=allowed)
 
-    def _not_on_spark(self, asked: Problem) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    def _not_on_spark(self, problem: Problem) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
         """Return which steps cannot be where Spark runs them."""
         refused = engine_only(self._flow)
-        return np.array([step in refused for step in asked.steps])
+        return np.array([step in refused for step in problem.steps])
 
     def _why_unpromised(self, view: View) -> str:
         """Say why nothing at a site can be promised what the flow is, however many cores there are; nothing where it can."""
@@ -187,23 +189,23 @@ class Planner:
         why = why_not(self._contract)
         return why and f"runs its parts on Spark: {why}"
 
-    def _with_room(self, asked: Problem, views: Mapping[str, View]) -> Problem:
+    def _with_room(self, problem: Problem, views: Mapping[str, View]) -> Problem:
         """Let each site have as much room as its ledger has, or, without a promise, as others' load leaves."""
-        zones, demand = asked.net.zones, self._asked.profile.demand
+        zones, demand = problem.net.zones, self._input.profile.demand
         if self._contract is None or demand is None:
-            taken = {number: DeviceUse(utilisation=min(_BUSY, views[name].load)) for number, name in enumerate(zones)}
-            return dataclasses.replace(asked, taken=taken)
+            use = {number: DeviceUse(utilisation=min(_BUSY, views[name].load)) for number, name in enumerate(zones)}
+            return dataclasses.replace(problem, taken=use)
         needed, own = cores_of_steps(self._contract, demand), part_cores(self._contract, demand)
         slower = np.array([self._slower(views[name]) for name in zones])
         free = np.array([max(views[name].free, 1e-9) for name in zones])
-        service, overhead = asked.service_s.copy(), asked.overhead_s.copy()
-        for i, step in enumerate(asked.steps):
-            if step in needed and asked.rate_hz[i] > 0 and i not in asked.sources:
-                service[i], overhead[i] = needed[step] * slower / free / asked.rate_hz[i], 0.0
+        service, overhead = problem.service_s.copy(), problem.overhead_s.copy()
+        for i, step in enumerate(problem.steps):
+            if step in needed and problem.rate_hz[i] > 0 and i not in problem.sources:
+                service[i], overhead[i] = needed[step] * slower / free / problem.rate_hz[i], 0.0
         room = {
             number: DeviceUse(utilisation=float(own * slower[number] / free[number])) for number in range(len(zones))
         }
-        return dataclasses.replace(asked, service_s=service, overhead_s=overhead, taken=room)
+        return dataclasses.replace(problem, service_s=service, overhead_s=overhead, taken=room)
 
     def _net_of(self, views: Mapping[str, View]) -> Net:
         """Return the net with one device for each site, which counts what the policy says."""
@@ -237,17 +239,17 @@ class Planner:
 
     def _classes(self, zone: int) -> list[DeviceClass]:
         net = self.net
-        found = [net.classes[int(net.class_of[device])] for device in net.devices_of(zone)]
-        if not found:
+        classes = [net.classes[int(net.class_of[device])] for device in net.devices_of(zone)]
+        if not classes:
             raise PlacementError(
                 f"site '{net.zones[zone]}' of net '{net.name}' has no device, so nothing can run there"
             )
-        return found
+        return classes
 
     def _slower(self, view: View) -> float:
         """Return how many times as long a step takes on a core of a site, its fastest device's, as where it was measured."""
         kinds = self._classes(self.net.zone(view.name))
-        return self._asked.measured_ips / (view.core_ips or max(kind.cpu_ips for kind in kinds))
+        return self._input.measured_ips / (view.core_ips or max(kind.cpu_ips for kind in kinds))
 
     def _zone(self, at: str) -> str:
         """Return the site that is meant: by its own name, or by that of one of its devices."""
@@ -296,11 +298,11 @@ class Look:
         goal = self.then.objective
         names = dict.fromkeys(measure for level in goal.levels for measure, _ in level)
         scores = [None if each.device is None else each.score for each in (self.now, self.then)]
-        told = {name: tuple(None if one is None else _finite(one.measure(name)) for one in scores) for name in names}
+        pairs = {name: tuple(None if one is None else _finite(one.measure(name)) for one in scores) for name in names}
         problem = self.then.problem
         state = sum(float(problem.memory_bytes[problem.step(step)]) for step in self.moves)
         busiest = {"busiest": self._busiest} if self.crowded and self.then.device is not None else {}
-        return {**told, **busiest, "state_bytes": (0.0, state)}  # type: ignore[dict-item]  # mypy takes pairs for any tuple
+        return {**pairs, **busiest, "state_bytes": (0.0, state)}  # type: ignore[dict-item]  # mypy takes pairs for any tuple
 
     @property
     def _busiest(self) -> tuple[float, float]:
@@ -318,20 +320,20 @@ def _finite(value: float) -> float | None:
 
 
 def _with_fewest_moves(
-    found: Placement, before: np.ndarray[tuple[int], np.dtype[np.int64]], budget: Budget
+    placement: Placement, before: np.ndarray[tuple[int], np.dtype[np.int64]], budget: Budget
 ) -> Placement:
     """Put back what gains nothing by being elsewhere."""
-    if found.device is None:
-        return found
-    for step in np.flatnonzero(found.device != before).tolist():
-        assert found.device is not None
-        back = found.device.copy()
+    if placement.device is None:
+        return placement
+    for step in np.flatnonzero(placement.device != before).tolist():
+        assert placement.device is not None
+        back = placement.device.copy()
         back[step] = before[step]
-        tried = judge(found.problem, found.strategy, back, budget, found.seconds)
-        if tried.device is not None and _worth(tried) <= _worth(found):
-            found = tried
-    return found
+        tried = judge(placement.problem, placement.strategy, back, budget, placement.seconds)
+        if tried.device is not None and _worth(tried) <= _worth(placement):
+            placement = tried
+    return placement
 
 
-def _worth(found: Placement) -> tuple[float, ...]:
-    return tuple(round(value, 12) for value in found.objective.values(found.score))
+def _worth(placement: Placement) -> tuple[float, ...]:
+    return tuple(round(value, 12) for value in placement.objective.values(placement.score))

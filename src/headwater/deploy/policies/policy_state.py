@@ -77,8 +77,8 @@ class PolicyState(msgspec.Struct, kw_only=True):
 
     def rated(self, source: str) -> float:
         """Return what a source is taken to bring."""
-        said = self.asked.rates_hz
-        return self.rates_hz.get(source, said.get(source, 0.0) if isinstance(said, dict) else said)
+        nominal_hz = self.asked.rates_hz
+        return self.rates_hz.get(source, nominal_hz.get(source, 0.0) if isinstance(nominal_hz, dict) else nominal_hz)
 
     def rate(self, measured_hz: Mapping[str, float]) -> None:
         """Take note of what sources bring; less than a quarter more or less is as before, as is nothing at all."""

@@ -29,11 +29,13 @@ def told_measured(decision: Decision) -> str:
     """Tell what was measured before and after a decision; nothing before it is known."""
     if all(after is None for _, after in decision.measured.values()):
         return ""
-    pairs = ", ".join(f"{name} {_known(was)} → {_known(now)}" for name, (was, now) in decision.measured.items())
+    pairs = ", ".join(
+        f"{name} {_measurement(was)} → {_measurement(now)}" for name, (was, now) in decision.measured.items()
+    )
     return f"measured: {pairs}"
 
 
-def _known(value: float | None) -> str:
+def _measurement(value: float | None) -> str:
     return "unknown" if value is None else f"{value:.4g}"
 
 

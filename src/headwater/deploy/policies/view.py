@@ -32,8 +32,8 @@ class View:
         """Say what has changed since."""
         if before is None or before.here != self.here:
             return [f"site '{self.name}' {'has joined' if self.here else 'is away'}"] if before or self.here else []
-        told = [
-            f"{what} at '{self.name}' {_told(was)} → {_told(now)}"
+        changes = [
+            f"{what} at '{self.name}' {_figure(was)} → {_figure(now)}"
             for what, was, now in (
                 ("price", before.price, self.price),
                 ("carbon intensity", before.carbon, self.carbon),
@@ -42,10 +42,10 @@ class View:
             )
             if was != now
         ]
-        return told + [self.why] * (self.why != before.why and bool(self.why))
+        return changes + [self.why] * (self.why != before.why and bool(self.why))
 
 
-def _told(figure: float | None) -> str:
+def _figure(figure: float | None) -> str:
     return "unknown" if figure is None else f"{figure:.4g}"
 
 
@@ -60,39 +60,39 @@ def view_of(
     kind: Kind = "engine",
 ) -> View:
     """Return a site as it was last reported; `pid` is the flow's own process there, `price` what the net says of it."""
-    found = None if report is None else report.resources
-    if report is None or found is None:
+    resources = None if report is None else report.resources
+    if report is None or resources is None:
         return View(name, here=here, price=price, kind=kind)
-    own = found.lane_of(pid) if pid is not None else None
-    held = 0.0 if own is None else own.cores
-    free = found.capacity - found.promised + held
+    own = resources.lane_of(pid) if pid is not None else None
+    own_cores = 0.0 if own is None else own.cores
+    free = resources.capacity - resources.promised + own_cores
     why = ""
-    going = who_goes(found.lanes, found.capacity) if found.reserves else None
+    going = who_goes(resources.lanes, resources.capacity) if resources.reserves else None
     if own is not None and going is not None:
         if going.id == own.id:
             why = (
-                f"site '{name}' has promised {found.promised:.2f} cores and can keep {found.capacity:.2f}; "
+                f"site '{name}' has promised {resources.promised:.2f} cores and can keep {resources.capacity:.2f}; "
                 f"'{own.flow}', with {own.cores:.2f} of them, is the least that makes room"
             )
             free = 0.0
         else:
-            free = held
+            free = own_cores
     if kind == "spark":  # an application has whole cores; of a cluster, none of this ledger
-        free = math.floor(free) if found.reserves else found.capacity
+        free = math.floor(free) if resources.reserves else resources.capacity
     else:
         free = min(LANE, free)
-    load = max(0.0, found.busy - idlest)
+    load = max(0.0, resources.busy - idlest)
     return View(
         name,
         here=here,
-        price=price if found.price is None else found.price,
-        carbon=found.carbon,
+        price=price if resources.price is None else resources.price,
+        carbon=resources.carbon,
         free=round(max(0.0, free), 3),
         load=round(4 * load) / 4,
         why=why,
         kind=kind,
-        core_ips=found.core_ips,
-        reserves=found.reserves,
+        core_ips=resources.core_ips,
+        reserves=resources.reserves,
     )
 
 

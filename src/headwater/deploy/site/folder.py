@@ -7,6 +7,7 @@ import os
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 
@@ -21,6 +22,7 @@ from headwater.serve.settings import settings_beside
 _SITE, _IDENTITY, _PARTS, _SOURCES, _WARM = "site.json", "identity", "parts", "sources", "warm"
 _AHEAD = "ahead"
 _PROFILE = "profile.json"  #: among a part's sources
+_LANES = "options.lanes = "
 _PROGRAM = """from headwater.cli.part import flow_of
 
 flow = flow_of(__file__)
@@ -37,6 +39,7 @@ class _Site(msgspec.Struct, frozen=True):
     uplink: str = ""
     master: str | None = None  #: of Spark, where that runs the parts
     conf: dict[str, str] = {}  #: and its settings
+    lanes: int | Literal["auto"] | None = None  #: that a part has; None for one process with several workers
 
 
 class SiteFolder:
@@ -58,18 +61,25 @@ class SiteFolder:
         uplink: str = "",
         master: str | None = None,
         conf: Mapping[str, str] | None = None,
+        lanes: int | Literal["auto"] | None = None,
     ) -> None:
-        """Note who this site is; a folder of another site is refused. With a `master`, its parts run on Spark."""
+        """Note who this site is; a folder of another site is refused. With a `master`, its parts run on Spark.
+
+        Parts that are here already run in so many `lanes` too, once they are started again.
+        """
+        made = _Site(name, listen, uplink, master, dict(conf or {}), lanes)
         try:
             self.parts.mkdir(mode=0o700, parents=True, exist_ok=True)
             if (self.path / _SITE).exists() and self.name != name:
                 raise RunError(
                     f"the state folder {self.path} is of site '{self.name}', and this one is called '{name}'"
                 )
-            _put_secret(self.path / _SITE, msgspec.json.encode(_Site(name, listen, uplink, master, dict(conf or {}))))
+            _put_secret(self.path / _SITE, msgspec.json.encode(made))
+            self._read = None
+            for id in self.ids():
+                self._set_lanes(settings_beside(self.file(id)))
         except OSError as error:
             raise RunError(f"cannot write the state folder {self.path}: {error.strerror}") from None
-        self._read = None
 
     @property
     def name(self) -> str:
@@ -90,6 +100,11 @@ class SiteFolder:
     def master(self) -> str | None:
         """Where Spark runs the parts of this site; None where the engine does."""
         return self._site.master
+
+    @property
+    def lanes(self) -> int | Literal["auto"] | None:
+        """How many lanes a part has that was promised nothing; None for one process with several workers."""
+        return self._site.lanes
 
     @property
     def _site(self) -> _Site:
@@ -134,13 +149,13 @@ class SiteFolder:
     def add(self, id: str, every: str, promise: Promise | None = None) -> None:
         """Have the part served whose sources are here; it is not started by itself."""
         self.home(id).note_stopped(True)
-        _put(self.file(id), self._settings(every) + self._promised(id, promise))
+        _put(self.file(id), self._settings(every) + self._promised(id, promise) + self._in_lanes(promise))
 
     def prepare(self, id: str, every: str, promise: Promise | None = None) -> Path:
         """Return a file that makes the flow of a part whose sources are here; it is not served."""
         file = self.path / _WARM / f"{id}.py"
         file.parent.mkdir(mode=0o700, exist_ok=True)
-        _put(file, self._settings(every) + self._promised(id, promise))
+        _put(file, self._settings(every) + self._promised(id, promise) + self._in_lanes(promise))
         return file
 
     def _settings(self, every: str) -> str:
@@ -166,6 +181,21 @@ class SiteFolder:
             "best_effort": promise.best_effort,
         }
         return "".join(f"{name} = {json.dumps(value)}\n" for name, value in told.items() if value is not None)
+
+    def _in_lanes(self, promise: Promise | None) -> str:
+        """Return the setting of how many lanes a part has; one that is promised a rate has what its promise says."""
+        return "" if self.lanes is None or promise is not None else f"{_LANES}{json.dumps(self.lanes)}\n"
+
+    def _set_lanes(self, settings: Path) -> None:
+        """Have a part that is here run in as many lanes as the site says by now."""
+        lines = settings.read_text().splitlines(keepends=True)
+        kept = "".join(line for line in lines if not line.startswith(_LANES))
+        is_promised = any(line.startswith("promise = ") for line in lines)
+        lanes = "" if self.lanes is None or is_promised else f"{_LANES}{json.dumps(self.lanes)}\n"
+        if kept + lanes != "".join(lines):
+            new = settings.with_suffix(".new")
+            new.write_text(kept + lanes)
+            new.replace(settings)
 
     def drop(self, id: str) -> None:
         """Have a part served no more; what is kept of it stays until it has stopped."""

@@ -97,6 +97,7 @@ class _Last(msgspec.Struct, frozen=True):
 
 class _Process(msgspec.Struct, frozen=True):
     cores: float = 0.0
+    lanes: int = 1
 
 
 class _Sample(msgspec.Struct):
@@ -180,6 +181,7 @@ class Work:
             "outgoing": read_outgoing(self.folder.sources(id)),
             "taken": {step.name: step.taken for step in counted.steps},
             "cores": sampled.process.cores,
+            "lanes": sampled.process.lanes,
             "delay_ms": (last.latency_ms.p50, last.latency_ms.p99) if any(last.records_out.values()) else None,
         }
         return msgspec.convert(told, PartState)

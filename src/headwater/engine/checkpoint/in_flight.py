@@ -16,10 +16,10 @@ def enqueue(flow: Flow, tasks: dict[str, list[dict[str, Any]]], step: str, port:
         for number, edge in enumerate(reader.inputs):
             if (edge.step, edge.port) == (step, port) and reader.name in tasks:
                 for message in messages:
-                    _put(tasks[reader.name], number, edge, message)
+                    put(tasks[reader.name], number, edge, message)
 
 
-def _put(tasks: list[dict[str, Any]], port: int, edge: Input, message: Batch) -> None:
+def put(tasks: list[dict[str, Any]], port: int, edge: Input, message: Batch) -> None:
     """Put records behind what waits at the instances of a step, and behind them at all how far event time has come."""
     parts: list[Batch | None] = [None] * len(tasks)
     if message.length:

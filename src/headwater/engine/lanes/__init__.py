@@ -21,7 +21,7 @@ from headwater.engine.workers import WorkerPool
 from headwater.errors import RunError
 from headwater.flow.flow import Flow
 
-__all__ = ["LaneRun", "Lanes", "LanesRun", "lane_count", "lanes_of"]
+__all__ = ["LaneRun", "Lanes", "LanesRun", "check_lanes", "lane_count", "lanes_of"]
 
 log = logging.getLogger(__name__)
 
@@ -31,11 +31,12 @@ _LANES_PER_PROCESSOR = 16  #: at most: many more than help, and few enough to st
 
 def lane_count(flow: Flow, lanes: Lanes) -> int:
     """Return how many lanes a run of a flow would have."""
-    count = _count(lanes)
+    count = check_lanes(lanes)
     return count if count > 1 and laid_out(flow).spreads() else 1
 
 
-def _count(lanes: Lanes) -> int:
+def check_lanes(lanes: Lanes) -> int:
+    """Return how many lanes that is on this machine; RunError for what can be none, or too many."""
     if lanes != "auto" and (not isinstance(lanes, int) or isinstance(lanes, bool) or lanes < 1):
         raise RunError(f"lanes is 'auto' or a whole number of at least 1; got {lanes!r}")
     most = _LANES_PER_PROCESSOR * available()
@@ -46,7 +47,7 @@ def _count(lanes: Lanes) -> int:
 
 def lanes_of(flow: Flow, lanes: Lanes, **options: Any) -> LanesRun | WorkerPool:
     """Make a run of a flow in so many lanes, not started; a flow of which nothing can be spread gets one."""
-    count = _count(lanes)
+    count = check_lanes(lanes)
     if "workers" in options:
         raise RunError("a lane has one worker: give lanes or workers, not both")
     chosen = Options(workers=1, **options)

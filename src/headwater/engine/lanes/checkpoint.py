@@ -23,7 +23,7 @@ import numpy as np
 
 from headwater.data.batch import NO_WATERMARK
 from headwater.data.codec import decode, encode
-from headwater.engine.checkpoint.chain import Chain
+from headwater.engine.checkpoint.chain import Chain, is_held
 from headwater.engine.checkpoint.checkpointer import CheckpointCounts, Checkpointer
 from headwater.engine.checkpoint.compatibility import Compatibility
 from headwater.engine.checkpoint.coordinator import Coordinator
@@ -221,7 +221,9 @@ class LanesCheckpointer:
         self.after = -1 if self._found is None else self._found.number
         self._chain = Chain()
         self._kinds.put(-1, whole=True)
-        self._coordinator = Coordinator(self._lanes, self.after + 1, self._options.every_s, time.monotonic())
+        # what a bridge was given goes with a checkpoint: the other site has waited for long enough
+        soon = found is not None and any(step.is_sink and step.kind.timed for step in self._flow.steps.values())
+        self._coordinator = Coordinator(self._lanes, self.after + 1, self._options.every_s, time.monotonic(), soon=soon)
         self._ended: set[int] = set()  #: lanes that have nothing left to do
         self._final = False  #: whether the last one has begun
 
@@ -309,7 +311,7 @@ class LanesCheckpointer:
             self._final = over or stopped
             self._began_s = now_s
             number = plan.begin(now_s)
-            self._chain.begin(number)
+            self._chain.begin(number, held=is_held(self.store.folder))
             self._kinds.put(number, whole=self._chain.is_whole(number))
             self._tell("last" if stopped else "begin", number)
         try:

@@ -77,8 +77,8 @@ class Child:
         return f"lane {self.lane} (process {self.pid})"
 
 
-def check_that_it_can_fork() -> None:
-    """Wait for the compiler, and refuse to fork beside threads: what they hold at that moment stays held for ever."""
+def wait_for_compiler() -> None:
+    """Wait until what is being compiled is there, for some time: all lanes share that."""
     began = time.monotonic()
     told = False
     while (count := service.waiting()) and (waited := time.monotonic() - began) < _COMPILE_S:
@@ -86,6 +86,11 @@ def check_that_it_can_fork() -> None:
             told = True
             log.warning("lanes begin once kernels are compiled, once on this machine: %d of them", count)
         time.sleep(0.01)
+
+
+def check_that_it_can_fork() -> None:
+    """Wait for the compiler, and refuse to fork beside threads: what they hold at that moment stays held for ever."""
+    wait_for_compiler()
     others = other_threads()
     if others:
         raise RunError(

@@ -4,6 +4,10 @@ Batches of a source are its blocks, and any lane may have any of them. Steps tha
 blocks are. Where records have to meet by key, or in one place, they move: those of blocks are put back in the order in
 which they were read, so that it makes no difference who had them; those of keyed steps keep the order of each key. Steps
 behind a keyed one stay with its keys as long as they can.
+
+A source that tells event time, such as the end of a bridge, is read in lane 0, and what it tells goes with the records
+to the lanes of their keys: blocks would leave it behind. A site's part of a flow is spread by whole keys alone, and with
+all columns, so that each lane has what an instance of the step would have: that can go on elsewhere, shared out otherwise.
 """
 
 from __future__ import annotations
@@ -13,12 +17,12 @@ from typing import Literal
 
 from headwater.data.schema import Schema
 from headwater.engine.lanes.columns import pruned
-from headwater.errors import RunError
 from headwater.flow.endpoints import apart, in_order, tells_time
 from headwater.flow.flow import DEAD_LETTERS, Flow
 from headwater.flow.partitioning import Partitioning, names_in_output, partitioning_of
 from headwater.flow.splits import knowing_time
-from headwater.flow.steps import EventTime, Input, OutputName, Read, Step, Write
+from headwater.flow.steps import Apply, EventTime, Input, OutputName, Read, Step, Write
+from headwater.operators import Operator
 
 #: Where a step runs: in every lane on the blocks that the lane has, in every lane on its keys, or in lane 0 alone.
 Where = Literal["blocks", "key", "one"]
@@ -70,13 +74,6 @@ class Layout:
 def laid_out(flow: Flow) -> Layout:
     """Check a flow and decide where its steps run."""
     flow.check()
-    for step in flow.steps.values():
-        if isinstance(step.kind, Read) and tells_time(step.kind.source):
-            raise RunError(
-                f"{step.where}: source {step.name!r} brings event time from another site, which its blocks would "
-                "leave behind: run this part without lanes",
-                step=step.name,
-            )
     return _Planner(knowing_time(flow)).layout()
 
 
@@ -99,12 +96,16 @@ class _Planner:
             if step.is_source and all(self.where[r.name] == "one" for r in self.flow.readers_of(step.name)):
                 self.where[step.name] = "one"
                 self.moves = [move for move in self.moves if move.stream[0] != step.name]
-        return Layout(self.flow, self.where, self.moves, self.why, pruned(self.flow, self.moves), self.held)
+        schemas = {} if self.flow.is_part else pruned(self.flow, self.moves)
+        if self.flow.is_part:  # elsewhere somebody may read what nobody does here
+            for move in self.moves:
+                move.columns = tuple(move.given.schema)
+        return Layout(self.flow, self.where, self.moves, self.why, schemas, self.held)
 
     def _place(self, step: Step) -> None:
         place = self.parts[step.name].role
-        if step.is_source:
-            self.where[step.name] = "blocks"
+        if isinstance(step.kind, Read):
+            self.where[step.name] = "one" if tells_time(step.kind.source) else "blocks"
             self._pass_on(step, None)
         elif step.name in self.letters:
             self._in_one(step, "dead letters of all lanes come together")
@@ -119,7 +120,12 @@ class _Planner:
         elif place == "time" and self.where[step.inputs[0].step] == "blocks":
             self._stay(step, "blocks")
         elif place == "keyed" and self._have_hashes(step):
-            self._place_keyed(step)
+            if self.flow.is_part and not _can_forget(step):
+                self._in_one(
+                    step, "it keeps state by key that cannot be shared out otherwise, for want of a method forget"
+                )
+            else:
+                self._place_keyed(step)
         else:
             self._in_one(step, "event time after a keyed step" if place == "time" else "keeps state without a key")
 
@@ -172,21 +178,22 @@ class _Planner:
             else None
             for given, names in zip(step.inputs, held, strict=True)
         ]
-        if None not in at and len(set(at)) == 1:
+        whole = not self.flow.is_part or at[0] == tuple(range(len(step.inputs[0].keys)))
+        if None not in at and len(set(at)) == 1 and whole:
             self._stay(step, "key")
         else:
             self._move_all(step, [given.keys for given in step.inputs])
 
     def _place_keyed_alone(self, step: Step, given: Input) -> None:
         names = self.held.get((given.step, given.port))
-        if self.where[given.step] == "key" and names and _tells_where(names, given):
+        if self.where[given.step] == "key" and names and self._tells_where(names, given):
             self._stay(step, "key")
         else:
             self._move_all(step, [self._part_of_key(step, given)])
 
     def _part_of_key(self, step: Step, given: Input) -> tuple[str, ...]:
         """Return the part of a key by which records can stay where they are behind the step too; all of it if none does."""
-        if self._passes(step, given.keys):
+        if self.flow.is_part or self._passes(step, given.keys):
             return given.keys
         for name in sorted(self.flow.reached_from(step.name) - {step.name}):
             for later in self.flow.steps[name].inputs:
@@ -231,11 +238,15 @@ class _Planner:
                 if there is None:
                     return False
                 if place == "keyed":
-                    if any(given.step == step.name and not _tells_where(there, given) for given in reader.inputs):
+                    if any(given.step == step.name and not self._tells_where(there, given) for given in reader.inputs):
                         return False
                 elif place != "free" or not self._passes(reader, there):
                     return False
         return True
+
+    def _tells_where(self, names: tuple[str, ...], given: Input) -> bool:
+        """Say whether records spread by these columns have those of each key of an input in one place."""
+        return names == given.keys if self.flow.is_part else set(names) <= {*given.keys, *given.of}
 
     # -- what a decision means ----------------------------------------------------------------------------------------
 
@@ -279,6 +290,6 @@ class _Planner:
                 self.held[step.name, port] = found
 
 
-def _tells_where(names: tuple[str, ...], given: Input) -> bool:
-    """Say whether records spread by these columns have those of each key of an input in one place."""
-    return set(names) <= {*given.keys, *given.of}
+def _can_forget(step: Step) -> bool:
+    """Say whether a step by key can leave to others the keys that are theirs; operators of somebody's own may not."""
+    return not isinstance(step.kind, Apply) or step.kind.operator.forget is not Operator.forget

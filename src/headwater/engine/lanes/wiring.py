@@ -232,7 +232,7 @@ class Wiring:
             if lane in crossing.receivers:
                 steps.append(_receiving(crossing, lane))
         if self._letters is not None and lane:
-            here = self._flow.steps[DEAD_LETTERS]
+            here = replace(self._flow.steps[DEAD_LETTERS], inputs=())  # those of other sites come to lane 0
             steps += [here, _sending(self._letters, lane, Input(DEAD_LETTERS, "out", DEAD_LETTER_SCHEMA))]
         elif self._letters is not None:
             steps.append(_receiving(self._letters, lane))
@@ -274,7 +274,7 @@ class Wiring:
             # time is told where the records leave the blocks; here they are only looked at
             kind = Apply(partial(EventTimeOperator, kind, step.name))
         if step.name == DEAD_LETTERS and self._letters is not None:
-            inputs = (Input(self._letters.inlet_name, "out", DEAD_LETTER_SCHEMA),)
+            inputs = (*inputs, Input(self._letters.inlet_name, "out", DEAD_LETTER_SCHEMA))
         outputs = {port: self._layout.schemas.get((step.name, port), schema) for port, schema in step.outputs.items()}
         parallel = step.parallel if where == "one" else 1
         return replace(step, kind=kind, inputs=inputs, outputs=outputs, parallel=parallel)

@@ -7,7 +7,7 @@ import ssl
 from typing import Any
 from urllib.parse import urlsplit
 
-from headwater.errors import InputError
+from headwater.errors import InputError, one_line
 from headwater.io.http.endpoint import Http
 
 _REFUSED = (400, 413, 422)  #: what the server says of the records, rather than of itself or of us
@@ -88,13 +88,14 @@ class Poster:
             raise UnreachedError(f"cannot post to {self._sink}: {why}; is a server running there?") from None
         if 200 <= answer.status < 300:
             return
-        text = f"{self._sink} answers {answer.status} {answer.reason}: {_short(content)}".rstrip(": ")
+        text = one_line(f"{self._sink} answers {answer.status} {answer.reason}: {_short(content)}".rstrip(": "))
         if answer.status in _REFUSED:
             raise InputError(text)
         if answer.status in _HINTS:
             text += f"; {_HINTS[answer.status]}"
         if 300 <= answer.status < 400:
-            text += f"; it says that it is at {answer.headers.get('Location', 'another place')}: give that URL"
+            place = one_line(answer.headers.get("Location", "another place"))
+            text += f"; it says that it is at {place}: give that URL"
         raise UnreachedError(text, _seconds(answer.headers.get("Retry-After")))
 
     def close(self) -> None:

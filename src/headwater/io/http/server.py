@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hmac
+import io
 import logging
 import socket
 import ssl
@@ -17,14 +18,18 @@ import msgspec
 
 from headwater.errors import InputError
 from headwater.io.http.body import Bodies, Body
+from headwater.io.http.deadline import TimelyReader
 from headwater.io.http.inbox import Inbox, Outcome
 from headwater.io.http.webhook import Webhook
+from headwater.origin import is_ours, is_same
 
 log = logging.getLogger(__name__)
 
-_IDLE_S = 60.0  #: for which a connection may say nothing, or not go on with what it says
+_IDLE_S = 60.0  #: for which a connection may say nothing, or no whole request but for its body
 _MOST_SHOWN = 10  #: of the records that do not fit, in an answer
 _LONGEST_KEY = 255
+_LONGEST_NUMBER = 18  #: digits of a length
+_NAMES = ("localhost",)  #: by which this server is known, beside addresses
 _LONGEST_LINE = 256  #: of what says how long a chunk is
 _AGAIN = {"Retry-After": "1"}
 _ANSWERS: dict[Outcome, tuple[int, str]] = {
@@ -154,6 +159,18 @@ class _Handler(BaseHTTPRequestHandler):
     timeout, disable_nagle_algorithm = _IDLE_S, True
     server: _Listener
 
+    def setup(self) -> None:
+        """Read the connection by way of what knows how long that may take."""
+        super().setup()
+        self.rfile.close()
+        self._timely = TimelyReader(self.connection, self.timeout)
+        self.rfile = io.BufferedReader(self._timely)
+
+    def handle_one_request(self) -> None:
+        """Wait for a request, from now on for so long."""
+        self._timely.begin()
+        super().handle_one_request()
+
     def do_POST(self) -> None:
         """Take records, and answer when that is done."""
         reserved = 0
@@ -164,6 +181,7 @@ class _Handler(BaseHTTPRequestHandler):
             if not self.server.reserve(reserved):
                 reserved = 0
                 raise _RefusedError(429, "too much waits for the flow; send it again later", ends=True, Retry_After="1")
+            self._timely.allow(reserved)
             body = self._chunks() if size is None else self._read(size)
             self._take(body)
         except _RefusedError as refusal:
@@ -196,6 +214,9 @@ class _Handler(BaseHTTPRequestHandler):
             if not hmac.compare_digest(header.encode(), f"Bearer {source.token}".encode()):
                 why = "expected the header 'Authorization: Bearer …' with the token of this server"
                 raise _RefusedError(401, why, ends=True, WWW_Authenticate="Bearer")
+        elif self._is_of_a_foreign_page():
+            why = "a web page that was not loaded from here cannot send records without a token, which it would have to know"
+            raise _RefusedError(403, why, ends=True)
         coding = self.headers.get("Content-Encoding", "identity")
         if coding != "identity":
             raise _RefusedError(415, f"the body is packed as {coding!r}; send it as it is", ends=True)
@@ -206,6 +227,16 @@ class _Handler(BaseHTTPRequestHandler):
                 ends=True,
             )
 
+    def _is_of_a_foreign_page(self) -> bool:
+        """Say whether a browser sends this for a page of somebody else, as any page can have it do.
+
+        A browser says which page it is, and no other sender does; a page whose name was made to point here is one of those.
+        """
+        origin, host = self.headers.get("Origin"), self.headers.get("Host", "")
+        site = self.headers.get("Sec-Fetch-Site", "none")
+        of_a_page = origin is not None or site != "none"
+        return of_a_page and not (is_ours(host, _NAMES) and is_same(origin, host, site))
+
     def _size(self) -> int | None:
         """Return how many bytes the body has; None where it comes in chunks."""
         coding, length = self.headers.get("Transfer-Encoding"), self.headers.get("Content-Length")
@@ -215,7 +246,7 @@ class _Handler(BaseHTTPRequestHandler):
             return None
         if length is None:
             raise _RefusedError(411, "expected the header Content-Length", ends=True)
-        if not (length.isascii() and length.isdigit()):
+        if not (length.isascii() and length.isdigit() and len(length) <= _LONGEST_NUMBER):
             raise _RefusedError(400, f"Content-Length is a number; got {length[:20]!r}", ends=True)
         self._check_size(int(length))
         return int(length)

@@ -59,7 +59,7 @@ class Consumer:
         return self._mark.value
 
     @property
-    def taken(self) -> int:
+    def position(self) -> int:
         """The position of the entry that comes next."""
         return self.reader.position
 

@@ -145,7 +145,9 @@ class Connection:
             transport = Transport(self._address, self._tls, _DIAL_S)
         except OSError as error:
             if isinstance(error, ssl.SSLCertVerificationError):
-                self.refused = f"its certificate is not trusted ({error.verify_message})"
+                with self.condition:
+                    self.refused = f"its certificate is not trusted ({error.verify_message})"
+                    self.condition.notify_all()
             self._log(f"cannot reach broker {self._address}: {error}; trying again")
             return 0.0
         reason, began_s = "closed", time.monotonic()

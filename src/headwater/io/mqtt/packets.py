@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from headwater.errors import FlowError
+from headwater.errors import FlowError, one_line
 from headwater.io.mqtt.reasons import reason
 
 CONNACK, PUBLISH, PUBACK, PUBREC, PUBREL, PUBCOMP = 2, 3, 4, 5, 6, 7
@@ -119,7 +119,7 @@ def welcome(body: bytes, version: int) -> Welcome:
         bool(fields.get(_RETAIN_AVAILABLE, 1)),
         int(fields.get(_MAXIMUM_PACKET, LARGEST)),
         int(fields[_SERVER_KEEP_ALIVE]) if _SERVER_KEEP_ALIVE in fields else None,
-        str(fields.get(_REASON_TEXT, "")),
+        one_line(str(fields.get(_REASON_TEXT, ""))),
         int(fields[_SESSION_EXPIRY]) if _SESSION_EXPIRY in fields else None,
     )
 
@@ -141,7 +141,7 @@ def farewell(body: bytes) -> str:
     """Read the DISCONNECT of a broker, and say in words why it leaves us."""
     if not body:
         return "it says goodbye"
-    reason_text = str(properties(body, 1)[0].get(_REASON_TEXT, "")) if len(body) > 1 else ""
+    reason_text = one_line(str(properties(body, 1)[0].get(_REASON_TEXT, ""))) if len(body) > 1 else ""
     return reason(body[0]) + (f" ({reason_text})" if reason_text else "")
 
 

@@ -98,11 +98,11 @@ class MqttWriter:
         count = self._drain()
         self._connection.close(forget=True)
         if count:
-            why = (
-                f"sending broke: {self._connection.broken}"
-                if self._connection.broken
-                else "the broker did not take them in time"
-            )
+            why = "the broker did not take them in time"
+            if self._connection.refused is not None:
+                why = f"the broker refuses the connection: {self._connection.refused}"
+            if self._connection.broken is not None:
+                why = f"sending broke: {self._connection.broken}"
             raise InputError(f"{count:,} records were not delivered to {self._sink}: {why}", records=count)
         if self._denied:
             message = f"the broker would not have {self._denied:,} records"

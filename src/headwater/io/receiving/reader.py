@@ -90,7 +90,7 @@ class ReceivedReader:
         is_done = self._receiver.done  # asked first: what it has written last is safe when it says so
         entries = self._consumer.read()
         if not entries and not is_done:
-            self._receiver.log.wait(self._consumer.taken + 1, timeout_s)
+            self._receiver.log.wait(self._consumer.position + 1, timeout_s)
             entries = self._consumer.read()
         is_damaged = self._check()
         for entry in entries:
@@ -105,7 +105,7 @@ class ReceivedReader:
             whole = concat_batches(records) if records else Batch.none(self._schema)
             self._waiting.append(((entry.position + 1, 0), whole.slice(skip, whole.length)))
         if is_damaged:  # so that what could not be read is behind the next run
-            self._waiting.append(((self._consumer.taken, 0), Batch.none(self._schema)))
+            self._waiting.append(((self._consumer.position, 0), Batch.none(self._schema)))
         if not entries and is_done:
             if self._receiver.error is not None:
                 raise self._receiver.error

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from shutil import rmtree
 from typing import TYPE_CHECKING
@@ -18,6 +18,7 @@ from headwater.io.receiving import Receiver
 from headwater.spark.heads import Head
 from headwater.spark.native import NativeSource, NativeTable, read_by_driver, reads, table_in
 from headwater.spark.places import place_of
+from headwater.spark.sources import limits
 from headwater.spark.sources.control import SourceControl
 from headwater.spark.sources.logged import LoggedRanges
 from headwater.spark.sources.pace import Pace
@@ -129,6 +130,9 @@ def open_source(
         control.clear()
         if begin is not None:
             native.begin_at(begin["position"])
+        if target_s is not None:
+            limits.check(spark)
+            sizes = replace(sizes, batch_records=limits.first_of(sizes.batch_records))
         table = table_in(native)
         if table is None:
             rows = native.rows(spark, step, prefix, control, sizes)

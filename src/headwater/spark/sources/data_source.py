@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from threading import Thread
@@ -163,6 +163,17 @@ class PieceReader:
                 f"source {self._step!r} broke: {type(error).__name__}: {error} ({at.filename}:{at.lineno})",
                 step=self._step,
             ) from error
+
+
+def tasks_reader(step: str, sent: Path, tasks: list[Task]) -> Callable[[Iterator[Any]], Iterator[Any]]:
+    """Return what reads tasks by their numbers, of which Spark hands each to whoever is to read it."""
+
+    def read(tables: Iterator[Any]) -> Iterator[Any]:
+        for table in tables:
+            for number in table.column(0).to_pylist():
+                yield from PieceReader(step, sent).read(tasks[number])
+
+    return read
 
 
 class FrameReader(_SimpleStreamReaderWrapper):  # type: ignore[misc]  # the only kind that Spark asks for what it has read

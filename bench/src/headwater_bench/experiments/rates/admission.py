@@ -29,43 +29,43 @@ FORCED = 1.3
 def measure(quick: bool, profiles: dict[str, str], home: Path, *, seed: int = 14) -> dict[str, Any]:
     """Run so many mixes that most figures of the answer do not hang on one of them."""
     chance = random.Random(seed)
-    known = {name: Profile.load(Path(path)) for name, path in profiles.items()}
+    loaded = {name: Profile.load(Path(path)) for name, path in profiles.items()}
     mixes = 3 if quick else 30
     rows: list[dict[str, Any]] = []
     for number in range(mixes):
         forced = number % _TWICE == _TWICE - 1 or (quick and number == mixes - 1)
-        mix = _mix(chance, known, forced)
+        mix = _mix(chance, loaded, forced)
         systems = ("promised", "unprotected") if number % _TWICE == 0 else ("promised",)
         for system in systems:
-            found = _run(mix, system, forced, 3, profiles, home)
-            rows += [{"mix": number, "forced": forced, "wanted": round(sum(w for *_, w in mix), 3), **r} for r in found]
+            lanes = _run(mix, system, forced, 3, profiles, home)
+            rows += [{"mix": number, "forced": forced, "wanted": round(sum(w for *_, w in mix), 3), **r} for r in lanes]
     return _answer(rows) | {"mixes": mixes, "cases": rows}
 
 
-def _wanted(known: dict[str, Profile], name: str, rate_hz: float, bound_s: float) -> float:
-    demand = known[name].demand
+def _cores_for(profiles: dict[str, Profile], name: str, rate_hz: float, bound_s: float) -> float:
+    demand = profiles[name].demand
     assert demand is not None
     return cores(demand, rate_hz, tick_of(Contract(rate_hz, bound_s)))
 
 
-def _mix(chance: random.Random, known: dict[str, Profile], forced: bool) -> list[tuple[str, float, float, float]]:
+def _mix(chance: random.Random, profiles: dict[str, Profile], forced: bool) -> list[tuple[str, float, float, float]]:
     """Draw flows until what they want is near what may be promised or, to be forced in, well above it."""
     capacity = Ledger(grade_here().cores).capacity
     goal = capacity * (chance.uniform(FORCED, 1.6) if forced else chance.uniform(0.4, 0.95))
     mix: list[tuple[str, float, float, float]] = []
     total, misses = 0.0, 0
     while (forced and total < goal) or (not forced and misses < 5):
-        name, bound_s = chance.choice(list(known)), chance.choice(_LATENCIES_S)
+        name, bound_s = chance.choice(list(profiles)), chance.choice(_LATENCIES_S)
         rate_hz = float(chance.randrange(60 if forced else 5, 120 if forced else 60)) * 1000
-        wanted = _wanted(known, name, rate_hz, bound_s)
-        while wanted > LANE:
+        needed = _cores_for(profiles, name, rate_hz, bound_s)
+        while needed > LANE:
             rate_hz *= 0.8
-            wanted = _wanted(known, name, rate_hz, bound_s)
-        if not forced and total + wanted > goal:
+            needed = _cores_for(profiles, name, rate_hz, bound_s)
+        if not forced and total + needed > goal:
             misses += 1
             continue
-        mix.append((name, rate_hz, bound_s, wanted))
-        total += wanted
+        mix.append((name, rate_hz, bound_s, needed))
+        total += needed
     return mix
 
 
@@ -94,10 +94,10 @@ def _run(
             for each in admitted:
                 each.go()
             for each in admitted:
-                found = each.result()
-                reserved = found.get("promise", {}).get("reserved_cores")
+                result = each.result()
+                reserved = result.get("promise", {}).get("reserved_cores")
                 rows.append(
-                    {**found, "rate_hz": each.lap.promised_hz, "bound_s": each.lap.bound_s, "reserved": reserved}
+                    {**result, "rate_hz": each.lap.promised_hz, "bound_s": each.lap.bound_s, "reserved": reserved}
                 )
     return rows
 
@@ -111,19 +111,19 @@ def _answer(rows: list[dict[str, Any]]) -> dict[str, Any]:
     broken = [row for row in forced if row["kept"] < 0.99]
     mixes = {row["mix"] for row in forced}
     return {
-        "kept": _kept(admitted),
+        "kept": _share_kept(admitted),
         "windows": sum(row["windows"] for row in admitted),
         "reserved_over_used": round(statistics.median(ratios), 3) if ratios else None,
         "reserved_over_used_range": [round(min(ratios), 3), round(max(ratios), 3)] if ratios else [],
         "refused": len(rows) - len(ran),
-        "unprotected_kept": _kept(without),
-        "forced_kept": _kept(forced),
+        "unprotected_kept": _share_kept(without),
+        "forced_kept": _share_kept(forced),
         "forced_broken": round(len(broken) / len(forced), 3) if forced else None,
         "forced_mixes_broken": [len({row["mix"] for row in broken}), len(mixes)],
     }
 
 
-def _kept(rows: list[dict[str, Any]]) -> float | None:
+def _share_kept(rows: list[dict[str, Any]]) -> float | None:
     windows = sum(row["windows"] for row in rows)
     return round(sum(row["kept_windows"] for row in rows) / windows, 4) if windows else None
 

@@ -65,11 +65,11 @@ def _doubled(base_hz: float, quick: bool, profiles: dict[str, str], home: Path) 
             try:
                 if settings and alone is None and not _bears(lap, home):
                     continue
-                found = _dent(together([lap], home)[0])
+                dent = _dent(together([lap], home)[0])
             except RefusedError as refused:
                 answer["refused"] = str(refused)
                 continue
-            answer[system.replace(" ", "_")] = found | {"base_hz": lap.rates[0][1]}
+            answer[system.replace(" ", "_")] = dent | {"base_hz": lap.rates[0][1]}
             break
         if system == "promised" and "promised" in answer:
             base_hz = answer["base_hz"] = answer["promised"]["base_hz"]
@@ -93,13 +93,13 @@ def _lap(system: str, settings: dict[str, float | str], hz: float, quick: bool, 
 
 def _bears(lap: Lap, home: Path) -> bool:
     """Say whether a system can do the first rate, for some seconds."""
-    found = together([msgspec.structs.replace(lap, rates=lap.rates[:1], seconds=2, warm_s=1.0)], home)[0]
-    return bool(sum(found["arrived"]) > _ENOUGH * sum(found["due"]))
+    result = together([msgspec.structs.replace(lap, rates=lap.rates[:1], seconds=2, warm_s=1.0)], home)[0]
+    return bool(sum(result["arrived"]) > _ENOUGH * sum(result["due"]))
 
 
-def _dent(found: dict[str, Any]) -> dict[str, Any]:
+def _dent(result: dict[str, Any]) -> dict[str, Any]:
     """Return what of a lap shows the dent: seconds in which less came than was due, and how late."""
-    dented = [came < _DENTED * due for came, due in zip(found["arrived"], found["due"], strict=True)]
+    dented = [came < _DENTED * due for came, due in zip(result["arrived"], result["due"], strict=True)]
     keys = (
         "kept",
         "windows",
@@ -114,7 +114,7 @@ def _dent(found: dict[str, Any]) -> dict[str, Any]:
         "cold_starts",
         "settings",
     )
-    return {key: found[key] for key in keys if key in found} | {"dented_s": sum(dented)}
+    return {key: result[key] for key in keys if key in result} | {"dented_s": sum(dented)}
 
 
 def systems(part: dict[str, Any]) -> dict[str, dict[str, Any]]:

@@ -72,13 +72,13 @@ def _filled(profile: Profile, name: str, cores: int, seconds: int) -> dict[str, 
     }
 
 
-def _machines(known: dict[str, Profile], seconds: int) -> dict[str, Any]:
+def _machines(profiles: dict[str, Profile], seconds: int) -> dict[str, Any]:
     """Let every flow have as high a rate as machines can promise together, its keys spread over all their lanes by hash.
 
     Some lane has more keys than others, and what that one can do bounds them all: so much is lost the more lanes there are.
     """
     rows: list[dict[str, Any]] = []
-    for name, profile in known.items():
+    for name, profile in profiles.items():
         demand = profile.demand
         assert demand is not None
         lane_hz = nearest(demand, Contract(_MOST_HZ, BOUND_S), 0.999 * LANE).rate_hz
@@ -145,12 +145,12 @@ def lines(part: dict[str, Any]) -> list[str]:
 
 
 def _for_real(flow: str, row: dict[str, Any]) -> str:
-    said = []
+    facts = []
     if "promised_over_one" in row:
         of = f"{row['two_promised_hz']:,} over {row['one_promised_hz']:,}"
-        said.append(f"promised and kept {row['promised_over_one']} ({of} messages/s)")
+        facts.append(f"promised and kept {row['promised_over_one']} ({of} messages/s)")
     if "two_over_one" in row:
-        said.append(f"at most {row['two_over_one']} ({row['two_hz']:,} over {row['one_hz']:,})")
+        facts.append(f"at most {row['two_over_one']} ({row['two_hz']:,} over {row['one_hz']:,})")
     if "failed" in row:
-        said.append(f"FAILED: {row['failed']}")
-    return f"for real, {flow} in two lanes over one (goal {two.GOAL}): {', '.join(said)}"
+        facts.append(f"FAILED: {row['failed']}")
+    return f"for real, {flow} in two lanes over one (goal {two.GOAL}): {', '.join(facts)}"

@@ -40,7 +40,7 @@ def measure(quick: bool, profiles: dict[str, str], home: Path) -> dict[str, Any]
             ]
             for system in ("promised", "protected")
         }
-        used = {system: statistics.median(lap["used_cores"] for lap in found) for system, found in laps.items()}
+        used = {system: statistics.median(lap["used_cores"] for lap in runs) for system, runs in laps.items()}
         answer[name] = {
             "promised_over_default": round(used["promised"] / used["protected"], 3),
             "promised_cores": used["promised"],
@@ -53,8 +53,8 @@ def measure(quick: bool, profiles: dict[str, str], home: Path) -> dict[str, Any]
     return answer | worst | {"goals": [f"{key} at most {goal:g}" for key, goal in GOALS.items()]}
 
 
-def _medians(found: list[dict[str, float]]) -> dict[str, float]:
-    return {key: statistics.median(each[key] for each in found) for key in found[0]}
+def _medians(laps: list[dict[str, float]]) -> dict[str, float]:
+    return {key: statistics.median(each[key] for each in laps) for key in laps[0]}
 
 
 def lines(part: dict[str, Any]) -> list[str]:

@@ -60,7 +60,7 @@ class Dhalion:
         """Return this process's time."""
         return time.process_time()
 
-    def told(self) -> dict[str, Any]:
+    def account(self) -> dict[str, Any]:
         """Return what was scaled when, and the settings."""
         settings = {"interval_s": self._interval_s, "on": self._on}
         container = 0.0 if self._containers is None else self._containers.cores
@@ -88,9 +88,9 @@ class Dhalion:
         before = self._running.sample()
         while not self._done.wait(self._interval_s):
             now = self._running.sample()
-            wanted = self._resolved(before, now)
-            if wanted is not None:
-                self._scale(*wanted)
+            change = self._resolved(before, now)
+            if change is not None:
+                self._scale(*change)
                 now = self._running.sample()
             before = now
 
@@ -122,13 +122,13 @@ class Dhalion:
     def _resolved(self, before: Sample, now: Sample) -> tuple[str, int] | None:
         """Return which step should have how many instances; None where nothing is to be done."""
         span_s = max(now.at_s - before.at_s, 1e-9)
-        held = min(0.999, max(0.0, (now.backpressure_s - before.backpressure_s) / span_s))
+        backpressure = min(0.999, max(0.0, (now.backpressure_s - before.backpressure_s) / span_s))
         grown = {name: now.steps[name].left - before.steps[name].left for name in self.instances if name in now.steps}
         worst = max(grown, key=lambda name: grown[name])
         came = max(1, now.records_in - before.records_in)
-        symptom = max(held, min(0.999, grown[worst] / came)) if grown[worst] > 0 else held
+        symptom = max(backpressure, min(0.999, grown[worst] / came)) if grown[worst] > 0 else backpressure
         self._judge_last(symptom)
-        if held > _NOISE or grown[worst] / came > _GROWS_S:
+        if backpressure > _NOISE or grown[worst] / came > _GROWS_S:
             able = [name for name in self.instances if name in now.steps and name not in self._fixed]
             slow = max(able, key=lambda name: now.steps[name].left)
             return self._up(slow, symptom)
@@ -144,11 +144,11 @@ class Dhalion:
 
     def _up(self, step: str, symptom: float) -> tuple[str, int] | None:
         has = self.instances[step]
-        wanted = min(_MOST, math.ceil(has * (1 + min(4.0, symptom / (1 - symptom)))))
-        if wanted <= has or step in self._fixed or (step, wanted) in self._useless:
+        count = min(_MOST, math.ceil(has * (1 + min(4.0, symptom / (1 - symptom)))))
+        if count <= has or step in self._fixed or (step, count) in self._useless:
             return None
-        self._last = (step, wanted, symptom)
-        return step, wanted
+        self._last = (step, count, symptom)
+        return step, count
 
     def _down(self, before: Sample, now: Sample) -> tuple[str, int] | None:
         """Free what is hardly used, if nothing is amiss."""

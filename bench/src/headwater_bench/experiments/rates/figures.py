@@ -72,15 +72,15 @@ def _cases(name: str, part: dict[str, Any]) -> dict[str, Sequence[Mapping[str, A
 
 def _bursts(part: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """Return both bursts of the part, from the paper's rate and at this machine's scale, by the names of their files."""
-    found = {"burst": part, f"burst_{burst.AT_SCALE}": part.get(burst.AT_SCALE)}
-    return {name: each for name, each in found.items() if each is not None}
+    bursts = {"burst": part, f"burst_{burst.AT_SCALE}": part.get(burst.AT_SCALE)}
+    return {name: each for name, each in bursts.items() if each is not None}
 
 
 def _by_second(part: dict[str, Any]) -> list[dict[str, Any]]:
     return [
         {"system": system, "second": at, "due": due, "arrived": came, "worst_ms": worst}
-        for system, found in burst.systems(part).items()
-        for at, (due, came, worst) in enumerate(zip(found["due"], found["arrived"], found["worst_ms"], strict=True))
+        for system, row in burst.systems(part).items()
+        for at, (due, came, worst) in enumerate(zip(row["due"], row["arrived"], row["worst_ms"], strict=True))
     ]
 
 
@@ -91,10 +91,10 @@ def _dicts(part: dict[str, Any]) -> dict[str, dict[str, Any]]:
 def _isolation(part: dict[str, Any], path: Path) -> None:
     fig, axes = figure(1, 2, 13, 5.2)
     left, right = axes[0]
-    for system, found in _dicts(part).items():
-        label = f"{_NAMES[system]}, {found['kept']:.0%} of {found['windows']:,} windows kept"
-        left.plot(found["levels"], found["rate_kept_by_level"], marker="o", label=label, **_LOOKS[system])
-        right.plot(found["levels"], found["p99_ms_by_level"], marker="o", **_LOOKS[system])
+    for system, row in _dicts(part).items():
+        label = f"{_NAMES[system]}, {row['kept']:.0%} of {row['windows']:,} windows kept"
+        left.plot(row["levels"], row["rate_kept_by_level"], marker="o", label=label, **_LOOKS[system])
+        right.plot(row["levels"], row["p99_ms_by_level"], marker="o", **_LOOKS[system])
     for axis in (left, right):
         axis.set_xlabel("processor that SCAN wants, % of the machine (100: all cores busy)")
     left.set(ylabel="throughput / input, mean of the three flows", ylim=(0, 1.05))
@@ -133,18 +133,16 @@ def _doubled(part: dict[str, Any], path: Path) -> None:
     above, below = axes[0][0], axes[1][0]
     systems = burst.systems(part)
     due: list[float] = []
-    for system, found in systems.items():
-        first_hz = found["base_hz"]  # not of all the same: who could not do it has a part of it
-        due = [each / first_hz for each in found["due"]]
+    for system, row in systems.items():
+        first_hz = row["base_hz"]  # not of all the same: who could not do it has a part of it
+        due = [each / first_hz for each in row["due"]]
         seconds = [at + 0.5 for at in range(len(due))]
-        label = f"{_NAMES[system]}, from {first_hz:,.0f}/s: {found['kept']:.0%} of {found['windows']} windows kept"
-        above.plot(seconds, [each / first_hz for each in found["arrived"]], label=label, **_LOOKS[system])
-        below.plot(seconds, [max(each, 0.1) for each in found["worst_ms"]], **_LOOKS[system])
-        for number, event in enumerate(
-            each for each in found.get("scaled", ()) if 0 <= each.get("at_s", -1) < len(due)
-        ):
-            said = f"{_NAMES[system]} restarts to scale" if not number else None
-            above.axvline(event["at_s"], color=_LOOKS[system]["color"], linestyle=":", linewidth=1.2, label=said)
+        label = f"{_NAMES[system]}, from {first_hz:,.0f}/s: {row['kept']:.0%} of {row['windows']} windows kept"
+        above.plot(seconds, [each / first_hz for each in row["arrived"]], label=label, **_LOOKS[system])
+        below.plot(seconds, [max(each, 0.1) for each in row["worst_ms"]], **_LOOKS[system])
+        for number, event in enumerate(each for each in row.get("scaled", ()) if 0 <= each.get("at_s", -1) < len(due)):
+            legend = f"{_NAMES[system]} restarts to scale" if not number else None
+            above.axvline(event["at_s"], color=_LOOKS[system]["color"], linestyle=":", linewidth=1.2, label=legend)
     above.plot([at + 0.5 for at in range(len(due))], due, label="offered", **_GOAL)
     peak = [at for at, each in enumerate(due) if each > 1.5]
     for axis in (above, below):
@@ -159,13 +157,13 @@ def _doubled(part: dict[str, Any], path: Path) -> None:
 
 
 def _hostile(part: dict[str, Any], path: Path) -> None:
-    found = _dicts(part)
+    rows = _dicts(part)
     fig, axes = figure(1, 2, 12, 4.8)
     left, right = axes[0]
-    names = [f"{name}\n{row['windows']} windows" for name, row in found.items()]
-    left.bar(names, [100 * row["kept"] for row in found.values()])
+    names = [f"{name}\n{row['windows']} windows" for name, row in rows.items()]
+    left.bar(names, [100 * row["kept"] for row in rows.values()])
     left.set(ylabel="windows kept, %", ylim=(0, 105))
-    right.bar(names, [row["p99_ms"] for row in found.values()])
+    right.bar(names, [row["p99_ms"] for row in rows.values()])
     right.set(ylabel="p99 latency, ms")
     _goal(right, 50, "promised: 50 ms")
     _say(
@@ -179,9 +177,9 @@ def _hostile(part: dict[str, Any], path: Path) -> None:
 def _scaling(part: dict[str, Any], path: Path) -> None:
     fig, axes = figure(1, 2, 13, 5.2)
     left, right = axes[0]
-    for system, found in part["throughput_over_input"].items():
-        loads = [float(load) for load in found]
-        left.plot(loads, list(found.values()), marker="o", label=_NAMES[system], **_LOOKS[system])
+    for system, by_load in part["throughput_over_input"].items():
+        loads = [float(load) for load in by_load]
+        left.plot(loads, list(by_load.values()), marker="o", label=_NAMES[system], **_LOOKS[system])
     left.set(xlabel="input, over the most that threads can do", ylabel="throughput / input", ylim=(0, 1.05))
     left.legend(fontsize=8)
     width = 0.8 / max(1, len(part["latency_at_70_ms"]))
@@ -195,23 +193,23 @@ def _scaling(part: dict[str, Any], path: Path) -> None:
 
 
 def _cost(part: dict[str, Any], path: Path) -> None:
-    found = _dicts(part)
+    rows = _dicts(part)
     fig, axes = figure(1, 3, 14, 4.6)
     cores, start, memory = axes[0]
-    places = range(len(found))
+    places = range(len(rows))
     for number, (key, label) in enumerate((("promised_cores", "promised"), ("default_cores", "default engine"))):
-        values = [row[key] for row in found.values()]
+        values = [row[key] for row in rows.values()]
         cores.bar([at + 0.4 * number for at in places], values, 0.4, label=label)
     cores.set(ylabel="cores used at the same rate")
-    cores.set_xticks([at + 0.2 for at in places], [name.upper() for name in found])
+    cores.set_xticks([at + 0.2 for at in places], [name.upper() for name in rows])
     cores.legend(fontsize=8)
-    for axis, key, ylabel, goal, said in (
+    for axis, key, ylabel, goal, goal_text in (
         (start, "start_s", "from the order to the first record, s", 0.5, "goal: 0.5 s"),
         (memory, "private_mb", "memory of its own, MB", 90, "goal: 90 MB"),
     ):
-        axis.bar([name.upper() for name in found], [row[key] for row in found.values()])
+        axis.bar([name.upper() for name in rows], [row[key] for row in rows.values()])
         axis.set(ylabel=ylabel)
-        _goal(axis, goal, said)
+        _goal(axis, goal, goal_text)
     _say(fig, "what a promise costs", _NO_FIGURE, path)
 
 
@@ -257,16 +255,16 @@ def _grown(axis: Any, rows: Sequence[Mapping[str, Any]], key: str) -> None:
     axis.legend(fontsize=8)
 
 
-def _goal(axis: Any, value: float, said: str) -> None:
+def _goal(axis: Any, value: float, text: str) -> None:
     """Draw what is wanted across a picture, and say what it is."""
     axis.axhline(value, **_GOAL)
-    axis.annotate(said, (0.99, value), xycoords=("axes fraction", "data"), ha="right", va="bottom", fontsize=8)
+    axis.annotate(text, (0.99, value), xycoords=("axes fraction", "data"), ha="right", va="bottom", fontsize=8)
 
 
 def _say(fig: Any, title: str, paper: str, path: Path) -> None:
     """Write a picture, with what it shows and what the paper says above it."""
-    said = paper if paper == _NO_FIGURE else f"paper, {paper}"
-    fig.suptitle(f"{title}\n{textwrap.fill(said, round(_LETTERS * fig.get_figwidth()))}", fontsize=10)
+    source = paper if paper == _NO_FIGURE else f"paper, {paper}"
+    fig.suptitle(f"{title}\n{textwrap.fill(source, round(_LETTERS * fig.get_figwidth()))}", fontsize=10)
     for axis in fig.axes:
         axis.grid(alpha=0.25)
         if axis.get_yscale() == "log":

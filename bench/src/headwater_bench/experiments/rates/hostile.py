@@ -63,16 +63,16 @@ def _tight(seconds: int, profiles: dict[str, str], home: Path) -> dict[str, Any]
         with running(SHORT, 2 * whole_cores()):
             for each in admitted:
                 each.go()
-            found = [each.result() for each in admitted]
-    windows = sum(each["windows"] for each in found)
+            results = [each.result() for each in admitted]
+    windows = sum(each["windows"] for each in results)
     return {
-        "kept": round(sum(each["kept_windows"] for each in found) / windows, 4),
+        "kept": round(sum(each["kept_windows"] for each in results) / windows, 4),
         "windows": windows,
-        "rate_kept": min(each["rate_kept"] for each in found),
-        "p99_ms": max(each["p99_ms"] for each in found),
-        "worst_ms": max(max(each["worst_ms"]) for each in found),
-        "used_cores": round(sum(each["used_cores"] for each in found), 4),
-        "reserved_cores": round(sum(each["promise"]["reserved_cores"] for each in found), 4),
+        "rate_kept": min(each["rate_kept"] for each in results),
+        "p99_ms": max(each["p99_ms"] for each in results),
+        "worst_ms": max(max(each["worst_ms"]) for each in results),
+        "used_cores": round(sum(each["used_cores"] for each in results), 4),
+        "reserved_cores": round(sum(each["promise"]["reserved_cores"] for each in results), 4),
     }
 
 
@@ -86,12 +86,12 @@ def _lap(
         with beside:
             for each in processes:
                 each.go()
-            found = processes[0].result()
-    return {key: found[key] for key in ("kept", "windows", "rate_kept", "p99_ms", "used_cores")}
+            result = processes[0].result()
+    return {key: result[key] for key in ("kept", "windows", "rate_kept", "p99_ms", "used_cores")}
 
 
 def lines(part: dict[str, Any]) -> list[str]:
     """Return the answer for people."""
-    found = {name: row for name, row in part.items() if isinstance(row, dict)}
-    rows = [(name, row["kept"], row["rate_kept"], row["p99_ms"]) for name, row in found.items()]
+    by_name = {name: row for name, row in part.items() if isinstance(row, dict)}
+    rows = [(name, row["kept"], row["rate_kept"], row["p99_ms"]) for name, row in by_name.items()]
     return text_table(("hostile neighbour", "kept", "rate kept", "p99 ms"), rows)

@@ -44,7 +44,7 @@ def measure(quick: bool, profiles: dict[str, str], home: Path) -> dict[str, Any]
         for settings in _suited(system, tried, profiles, home):
             for level in levels if system == "promised" or not quick else levels[-1:]:
                 try:
-                    found = _level(system, level, seconds, profiles, home, settings)
+                    results = _level(system, level, seconds, profiles, home, settings)
                 except AssertionError as error:
                     if system == "promised":
                         raise
@@ -52,7 +52,7 @@ def measure(quick: bool, profiles: dict[str, str], home: Path) -> dict[str, Any]
                         f"{system} at {level} %: {error}"
                     )  # one of the others that breaks is no figure of ours
                 else:
-                    rows += [{"level": level, **row} for row in found]
+                    rows += [{"level": level, **row} for row in results]
     ran = [system for system in SYSTEMS if any(row["system"] == system for row in rows)]
     return {**{system: _summary(system, rows) for system in ran}, "failed": failed, "paper": PAPER, "cases": rows}
 
@@ -131,13 +131,13 @@ def _systems(part: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 def _by_level(part: dict[str, Any]) -> list[str]:
     """Return how promises fared beside each level of SCAN, and how many windows the others kept there."""
-    found = part.get("promised")
-    if found is None:
+    promised = part.get("promised")
+    if promised is None:
         return []
-    levels = found["levels"]
+    levels = promised["levels"]
     named = {"windows": "windows_by_level", "kept": "kept_by_level", "rate kept": "rate_kept_by_level"}
     named["p99 ms, worst"] = "p99_ms_by_level"
-    rows = [(name, *found[key]) for name, key in named.items()]
+    rows = [(name, *promised[key]) for name, key in named.items()]
     for system, other in _systems(part).items():
         if system != "promised":
             kept = dict(zip(other["levels"], other["kept_by_level"], strict=True))

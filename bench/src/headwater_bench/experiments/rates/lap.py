@@ -75,13 +75,13 @@ class Started:
         self.lap = lap
         self.began_s = time.monotonic()
         self.parts_s: dict[str, float] = {}  #: what the time until it was ready went to
-        self._said = (home / f"said-{os.urandom(4).hex()}").open("w+")
+        self._log = (home / f"said-{os.urandom(4).hex()}").open("w+")
         hears, tells = os.pipe()
         reads, writes = os.pipe()
         self._in, self._out = os.fdopen(tells, "wb"), os.fdopen(reads, "rb")
         start = _forked if lap.system == "promised" and not lap.forced else _new
         try:
-            self.pid, self._wait = start(msgspec.json.encode(lap).decode(), home, (hears, writes, self._said.fileno()))
+            self.pid, self._wait = start(msgspec.json.encode(lap).decode(), home, (hears, writes, self._log.fileno()))
         finally:
             os.close(hears)
             os.close(writes)
@@ -127,7 +127,7 @@ class Started:
 
     def end(self) -> None:
         """End it and all that it has started, whatever it does; once is enough."""
-        if self._said.closed:
+        if self._log.closed:
             return
         self._limit.cancel()
         self._kill()
@@ -135,7 +135,7 @@ class Started:
         with suppress(BrokenPipeError):
             self._in.close()
         self._out.close()
-        self._said.close()
+        self._log.close()
         if self.lap.forced:
             grade_here().release(forced_group(self.pid))
         if self.lap.settings.get("containers"):
@@ -146,8 +146,8 @@ class Started:
             os.killpg(self.pid, signal.SIGKILL)
 
     def _broken(self, line: bytes) -> AssertionError:
-        self._said.seek(0)
-        return AssertionError(f"{self.lap.system} {self.lap.flow}: said {line!r}; {self._said.read()[-2000:]}")
+        self._log.seek(0)
+        return AssertionError(f"{self.lap.system} {self.lap.flow}: said {line!r}; {self._log.read()[-2000:]}")
 
 
 def _new(lap: str, home: Path, fds: tuple[int, int, int]) -> tuple[int, Callable[[], Any]]:
@@ -240,10 +240,10 @@ def main() -> None:
     used = (running.used_s() - used_s) / lap.seconds
     time.sleep(lap.bound_s + _AFTER_S)
     verdict = judge.verdict(source, COPIES[lap.flow], from_ns, lap.seconds, lap.bound_s)
-    told = running.told()
-    for each in told.get("scaled", ()):
+    account = running.account()
+    for each in account.get("scaled", ()):
         each["at_s"] = round((each.pop("at_ns") - from_ns) / 1e9, 2)
-    saw = {"flow": lap.flow, "system": lap.system, **verdict, "used_cores": round(used, 4), **told}
+    saw = {"flow": lap.flow, "system": lap.system, **verdict, "used_cores": round(used, 4), **account}
     print(msgspec.json.encode(saw).decode(), flush=True)
     running.abort()
 

@@ -69,11 +69,11 @@ def _at_loads(
 
 def _by_load(rows: list[dict[str, Any]], system: str) -> dict[str, float]:
     """Return the mean over flows, which is geometric as the paper's is."""
-    found: dict[str, float] = {}
+    means: dict[str, float] = {}
     for load in sorted({row["load"] for row in rows} - {CALM}):
         mine = (r["throughput_over_input"] for r in rows if (r["system"], r["load"]) == (system, load))
-        found[str(load)] = round(statistics.geometric_mean(max(1e-3, each) for each in mine), 4)
-    return found
+        means[str(load)] = round(statistics.geometric_mean(max(1e-3, each) for each in mine), 4)
+    return means
 
 
 def _saturation(keeps_up: Callable[[float], bool]) -> float:
@@ -118,10 +118,10 @@ def _at(
         trial_s=0.0,  # that is of the promised rate, and more comes
         settings=settings,
     )
-    found = together([lap], home)[0]
+    result = together([lap], home)[0]
     row = {"flow": flow, "system": system, "load": load, "rate_hz": rate_hz, "promised_hz": promised_hz, **settings}
-    row["throughput_over_input"] = round(min(1.0, sum(found["arrived"]) / sum(found["due"])), 4)
-    return row | {key: found[key] for key in ("rate_kept", "kept", "p50_ms", "p99_ms", "used_cores")}
+    row["throughput_over_input"] = round(min(1.0, sum(result["arrived"]) / sum(result["due"])), 4)
+    return row | {key: result[key] for key in ("rate_kept", "kept", "p50_ms", "p99_ms", "used_cores")}
 
 
 def lines(part: dict[str, Any]) -> list[str]:

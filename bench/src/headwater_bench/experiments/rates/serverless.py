@@ -75,13 +75,13 @@ class Serverless:
                     total += (int(fields[11]) + int(fields[12])) / ticks
         return total
 
-    def told(self) -> dict[str, Any]:
+    def account(self) -> dict[str, Any]:
         """Return how many processes there are, and how many of them began cold."""
         processes = sum(len(function.processes) for function in self._functions.values())
         settings = {"alert_s": self._alert_s, "interval_s": self._every_s}
         container = 0.0 if self._containers is None else self._containers.cores
-        told = {"processes": processes, "cold_starts": self._cold, "settings": settings}
-        return told | {"container_cores": round(container, 3)}
+        account = {"processes": processes, "cold_starts": self._cold, "settings": settings}
+        return account | {"container_cores": round(container, 3)}
 
     def abort(self) -> None:
         """End at once."""
@@ -176,11 +176,11 @@ class _Function:
             if not self._waiting:
                 return None
             channel, batch, _ = self._waiting.popleft()
-            found, count = [batch], batch.length
+            batches, count = [batch], batch.length
             while self._waiting and self._waiting[0][0] == channel and count + self._waiting[0][1].length <= _BATCH:
-                found.append(self._waiting.popleft()[1])
-                count += found[-1].length
-        return channel, concat_batches(found)
+                batches.append(self._waiting.popleft()[1])
+                count += batches[-1].length
+        return channel, concat_batches(batches)
 
     def age_s(self) -> float:
         with self._news:
@@ -223,8 +223,8 @@ def serve(line: Connection, name: str, at: int) -> None:
             data = line.recv_bytes()
             batch = unpack_frame(data[1:])
             entry = Delivery(at, data[0], batch, NO_WATERMARK, batch.length).entry(time.perf_counter_ns(), 0)
-            made = [each for each in task.run([entry])[0] if each.batch is not None]
-            line.send_bytes(len(made).to_bytes(4, "little"))
-            for each in made:
+            deliveries = [each for each in task.run([entry])[0] if each.batch is not None]
+            line.send_bytes(len(deliveries).to_bytes(4, "little"))
+            for each in deliveries:
                 assert each.batch is not None
                 line.send_bytes(np.array([each.to, each.channel], np.int32).tobytes() + pack(each.batch))

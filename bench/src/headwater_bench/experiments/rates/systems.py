@@ -35,7 +35,7 @@ class System(Protocol):
     def used_s(self) -> float:
         """Return the processor time that it has used, in all its processes."""
 
-    def told(self) -> dict[str, Any]:
+    def account(self) -> dict[str, Any]:
         """Return what it says of itself."""
 
     def abort(self) -> None:
@@ -52,15 +52,15 @@ class Embedded:
         """Return this process's time."""
         return time.process_time()
 
-    def told(self) -> dict[str, Any]:
+    def account(self) -> dict[str, Any]:
         """Return the promise, where there is one, after a look at what was lost on the way."""
         report = self.running.report()
         if report.dead_letters or report.shed:
             raise AssertionError(f"{report.flow}: {report.dead_letters} dead letters, {report.shed} shed")
-        said: dict[str, Any] = {"private_mb": private_mb()}
+        account: dict[str, Any] = {"private_mb": private_mb()}
         if isinstance(self.running, rate.PromisedRun | rate.PromisedLanes):
-            said["promise"] = {**self.running.promise(), "admitted": asdict(self.running.admitted)["measured"]}
-        return said
+            account["promise"] = {**self.running.promise(), "admitted": asdict(self.running.admitted)["measured"]}
+        return account
 
     def abort(self) -> None:
         """End at once."""
@@ -74,9 +74,9 @@ def _forced(lap: Lap, contract: Contract, profile: Profile | None, flow: Flow) -
     demand = None if profile is None else profile.demand
     if demand is None:
         raise RateError("a lane that is forced in needs a profile with a demand")
-    wanted = cores(demand, contract.rate_hz, tick_of(contract))
+    needed = cores(demand, contract.rate_hz, tick_of(contract))
     pid = os.getpid()
-    grade_here().protect(Reservation(forced_group(pid), flow.name, contract, wanted, pid, 0))
+    grade_here().protect(Reservation(forced_group(pid), flow.name, contract, needed, pid, 0))
     return Embedded(engine.start(flow, **lane_options(contract)))
 
 

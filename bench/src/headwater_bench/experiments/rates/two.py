@@ -43,7 +43,7 @@ _LONGEST_S = 300.0  #: where no kernel was ever compiled, and others keep the ma
 _FLOWS: dict[str, Callable[..., Flow]] = {"etl": etl, "stats": stats, "pred": pred}
 
 
-class Asked(msgspec.Struct, frozen=True):
+class Order(msgspec.Struct, frozen=True):
     """What a process is to run."""
 
     flow: str
@@ -62,15 +62,15 @@ def measure(
         demand = Profile.load(Path(profiles[name])).demand
         assert demand is not None
         rates = {lanes: promisable_hz(demand, lanes) for lanes in (1, 2)}
-        full = {lanes: Asked(name, hz, _OFFERED_HZ, seconds, profiles[name]) for lanes, hz in rates.items()}
+        full = {lanes: Order(name, hz, _OFFERED_HZ, seconds, profiles[name]) for lanes, hz in rates.items()}
         try:
-            kept = _kept(name, rates, seconds, profiles[name], home)
+            promised = _promised(name, rates, seconds, profiles[name], home)
         except AssertionError as error:  # what is done at most is known all the same
-            kept = {"failed": str(error)}
+            promised = {"failed": str(error)}
         try:
             laps = [(lanes, _lap(full[lanes], lanes, home)) for _ in range(times) for lanes in (1, 2)]
         except AssertionError as error:
-            answer[name] = {**kept, "failed": "; ".join(filter(None, (kept.get("failed"), str(error))))}
+            answer[name] = {**promised, "failed": "; ".join(filter(None, (promised.get("failed"), str(error))))}
             continue
         one_hz, two_hz = (statistics.median(lap["done_hz"] for of, lap in laps if of == lanes) for lanes in (1, 2))
         answer[name] = {
@@ -79,54 +79,54 @@ def measure(
             "two_hz": round(two_hz),
             "cores": [round(statistics.median(lap["cores"] for of, lap in laps if of == lanes), 3) for lanes in (1, 2)],
             "times": times,
-            **kept,
+            **promised,
         }
     return answer
 
 
-def _kept(name: str, rates: dict[int, float], seconds: float, profile: str, home: Path) -> dict[str, Any]:
+def _promised(name: str, rates: dict[int, float], seconds: float, profile: str, home: Path) -> dict[str, Any]:
     """Return the rates that one lane, and two, were promised and kept."""
-    kept: dict[int, float] = {}
+    kept_hz: dict[int, float] = {}
     for lanes, most_hz in rates.items():
         for less in _LESS:
-            lap = _lap(Asked(name, less * most_hz, less * most_hz, seconds, profile), lanes, home)
+            lap = _lap(Order(name, less * most_hz, less * most_hz, seconds, profile), lanes, home)
             if lap["kept"] >= _KEPT * lap["windows"]:
-                kept[lanes] = less * most_hz
+                kept_hz[lanes] = less * most_hz
                 break
         else:
             raise AssertionError(f"{name} in {lanes} lanes: {less * most_hz:,.0f}/s is promised, and not kept: {lap}")
     return {
-        "promised_over_one": round(kept[2] / kept[1], 3),
-        "one_promised_hz": round(kept[1]),
-        "two_promised_hz": round(kept[2]),
+        "promised_over_one": round(kept_hz[2] / kept_hz[1], 3),
+        "one_promised_hz": round(kept_hz[1]),
+        "two_promised_hz": round(kept_hz[2]),
     }
 
 
-def _lap(asked: Asked, lanes: int, home: Path) -> dict[str, Any]:
+def _lap(order: Order, lanes: int, home: Path) -> dict[str, Any]:
     """Have a process of its own run it: lanes are forked where no other threads are."""
     try:
         done = subprocess.run(
-            [sys.executable, "-m", __name__, msgspec.json.encode(asked).decode()],
+            [sys.executable, "-m", __name__, msgspec.json.encode(order).decode()],
             env={**os.environ, "HEADWATER_RUNTIME": str(home), "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
             capture_output=True,
-            timeout=_LONGEST_S + asked.seconds,
+            timeout=_LONGEST_S + order.seconds,
             check=False,
         )
     except subprocess.TimeoutExpired as late:
-        raise AssertionError(f"{asked.flow} in {lanes} lanes: nothing within {late.timeout:g} s") from None
+        raise AssertionError(f"{order.flow} in {lanes} lanes: nothing within {late.timeout:g} s") from None
     if done.returncode:
-        raise AssertionError(f"{asked.flow} in {lanes} lanes: {done.stderr.decode()[-1000:]}")
+        raise AssertionError(f"{order.flow} in {lanes} lanes: {done.stderr.decode()[-1000:]}")
     saw: dict[str, Any] = msgspec.json.decode(done.stdout)
     if saw["lanes"] != lanes:
-        raise AssertionError(f"{asked.flow}: {lanes} lanes were wanted, and {saw['lanes']} admitted")
+        raise AssertionError(f"{order.flow}: {lanes} lanes were wanted, and {saw['lanes']} admitted")
     return saw
 
 
 def promisable_hz(demand: Demand, lanes: int) -> float:
     """Return the highest rate that so many lanes may be promised."""
-    found = nearest(demand, Contract(_MOST_HZ, BOUND_S), 0.999 * LANE * lanes, lanes).rate_hz
-    assert found is not None
-    return found
+    rate_hz = nearest(demand, Contract(_MOST_HZ, BOUND_S), 0.999 * LANE * lanes, lanes).rate_hz
+    assert rate_hz is not None
+    return rate_hz
 
 
 def offered(name: str, rate_hz: float) -> Flow:
@@ -136,15 +136,15 @@ def offered(name: str, rate_hz: float) -> Flow:
 
 def main() -> None:
     """Run what the first argument describes, and say how fast that was."""
-    asked = msgspec.json.decode(sys.argv[1].encode(), type=Asked)
-    profile = Profile.load(Path(asked.profile))
+    order = msgspec.json.decode(sys.argv[1].encode(), type=Order)
+    profile = Profile.load(Path(order.profile))
     demand = profile.demand
     assert demand is not None
-    flow, contract = offered(asked.flow, asked.offered_hz), Contract(asked.promise_hz, BOUND_S)
+    flow, contract = offered(order.flow, order.offered_hz), Contract(order.promise_hz, BOUND_S)
     running = rate.start(flow, contract, profile=profile, best_effort=True, trial_s=0.0)
     time.sleep(_WARM_S)
     before, before_s = running.promise(), _reading(running, demand)
-    time.sleep(asked.seconds)
+    time.sleep(order.seconds)
     after, after_s = running.promise(), _reading(running, demand)
     span_s, done, used_s = (now - was for now, was in zip(after_s, before_s, strict=True))
     saw = {

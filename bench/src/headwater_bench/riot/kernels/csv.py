@@ -27,7 +27,7 @@ class Split(NamedTuple):
 
 
 class CsvSplitter:
-    """Splits lines at their commas and reads the `wanted` ones of the named columns.
+    """Splits lines at their commas and reads those of the named columns that `kinds` has.
 
     There is no quoting: the benchmark's files have none. A line with another number of columns than `names`,
     and a float column that Python's `float` would not read or that is not finite, give a status.
@@ -39,14 +39,14 @@ class CsvSplitter:
     (array([2.5, 0. ]), ['', 'expected 3 columns; got fewer'])
     """
 
-    def __init__(self, names: Sequence[str], wanted: Mapping[str, ValueType]) -> None:
-        unknown = [name for name in wanted if name not in names]
+    def __init__(self, names: Sequence[str], kinds: Mapping[str, ValueType]) -> None:
+        unknown = [name for name in kinds if name not in names]
         if unknown or len(set(names)) != len(names):
-            raise FlowError(f"CSV columns are {list(names)}, each once; wanted {list(wanted)}")
+            raise FlowError(f"CSV columns are {list(names)}, each once; wanted {list(kinds)}")
         self.names = list(names)
-        self.wanted = dict(wanted)
-        self._floats = [name for name, kind in wanted.items() if kind == "float"]
-        self._texts = [name for name, kind in wanted.items() if kind == "text"]
+        self._kinds = dict(kinds)
+        self._floats = [name for name, kind in kinds.items() if kind == "float"]
+        self._texts = [name for name, kind in kinds.items() if kind == "text"]
         # For each column of a line: the float row, or -1 - text row, that takes it; no entry takes a large
         # number.
         self._target = np.full(len(names), len(names), np.int64)
@@ -63,10 +63,10 @@ class CsvSplitter:
         status = np.empty(count, np.int64)
         if _split(lines.data, lines.offsets, self._target, values, spans, status):
             self._read_with_care(lines, values, spans, status)
-        found: dict[str, NDArray[np.float64] | TextArrays] = dict(zip(self._floats, values, strict=True))
+        columns: dict[str, NDArray[np.float64] | TextArrays] = dict(zip(self._floats, values, strict=True))
         for row, name in enumerate(self._texts):
-            found[name] = TextArrays(*gather_spans(lines.data, spans[row]))
-        return Split({name: found[name] for name in self.wanted}, status)
+            columns[name] = TextArrays(*gather_spans(lines.data, spans[row]))
+        return Split({name: columns[name] for name in self._kinds}, status)
 
     def explain(self, status: int) -> str:
         """Say in words what a status means; nothing for 0."""

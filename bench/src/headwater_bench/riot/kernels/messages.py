@@ -48,8 +48,8 @@ def bare_messages(data: NDArray[np.uint8], offsets: NDArray[np.int32]) -> tuple[
 @uncompiled(bare_messages)
 def _bare_messages(data: NDArray[np.uint8], offsets: NDArray[np.int32]) -> TextArrays:
     messages = map(_without_time, Text(data, offsets).bytes_list())
-    found = Text.of_bytes([message for message in messages if message])
-    return TextArrays(found.data, found.offsets)
+    bare = Text.of_bytes([message for message in messages if message])
+    return TextArrays(bare.data, bare.offsets)
 
 
 def _without_time(line: bytes) -> bytes:

@@ -35,15 +35,15 @@ class Pieces:
         """
         rows = np.empty(len(ids), np.int64)
         out = np.empty((len(ids), self.field_count), np.float32)
-        entered = made = 0
+        entered = finished = 0
         while True:
             state = self._table, self._ids, self._seen, self._values, self._free, self._free_count
-            entered, made = _put_together(ids, fields, values, *state, rows, out, entered, made)
+            entered, finished = _put_together(ids, fields, values, *state, rows, out, entered, finished)
             if entered == len(ids):
-                return rows[:made], out[:made]
-            kept = self.open()
+                return rows[:finished], out[:finished]
+            waiting = self.open()
             self._make_room(2 * len(self))  # for those that are open: all that come would be a table beyond the caches
-            self.restore(*kept)
+            self.restore(*waiting)
 
     def open(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32]]:
         """Return what is waiting: message ids, which fields are there (as bits), and the values."""
@@ -92,35 +92,35 @@ def _put_together(
     fields: NDArray[np.int64],
     values: NDArray[np.float32],
     table: NDArray[np.int64],
-    known: NDArray[np.int64],
+    message_ids: NDArray[np.int64],
     seen: NDArray[np.int64],
-    kept: NDArray[np.float32],
+    partial: NDArray[np.float32],
     free: NDArray[np.int64],
     free_count: NDArray[np.int64],
     rows: NDArray[np.int64],
     out: NDArray[np.float32],
     entered: int,
-    made: int,
+    finished: int,
 ) -> tuple[int, int]:
     """Go on where pieces were entered; return how many are now, all unless the room is full, and how many messages made."""
-    mask, every = len(table) - 1, (1 << kept.shape[1]) - 1
+    mask, every = len(table) - 1, (1 << partial.shape[1]) - 1
     for i in range(entered, len(ids)):
         at = _home(ids[i], mask)
-        while table[at] >= 0 and known[table[at]] != ids[i]:
+        while table[at] >= 0 and message_ids[table[at]] != ids[i]:
             at = (at + 1) & mask
         slot = table[at]
         if slot < 0:
             if free_count[0] == 0:
-                return i, made
+                return i, finished
             free_count[0] -= 1
             slot = free[free_count[0]]
-            table[at], known[slot], seen[slot] = slot, ids[i], 0
+            table[at], message_ids[slot], seen[slot] = slot, ids[i], 0
         seen[slot] |= 1 << fields[i]
-        kept[slot, fields[i]] = values[i]
+        partial[slot, fields[i]] = values[i]
         if seen[slot] == every:
-            out[made], rows[made] = kept[slot], i
-            made += 1
-            _remove(table, known, at)
+            out[finished], rows[finished] = partial[slot], i
+            finished += 1
+            _remove(table, message_ids, at)
             free[free_count[0]] = slot
             free_count[0] += 1
-    return len(ids), made
+    return len(ids), finished

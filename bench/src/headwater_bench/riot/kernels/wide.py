@@ -45,7 +45,7 @@ def regression_rows(
 ) -> int:
     """Predict as `sliding_regression` does: `out[k, i]` are predictions of kind k for record `rows[i]`."""
     window = history.shape[2]
-    made = 0
+    count = 0
     for i in range(len(slots)):
         slot = slots[i]
         place = counts[slot] % window
@@ -55,11 +55,11 @@ def regression_rows(
             ring = history[slot, k]
             ring[place] = values[k, i]
             if ready:
-                _prolong(ring, counts[slot] % window, out[k, made])
+                _prolong(ring, counts[slot] % window, out[k, count])
         if ready:
-            rows[made] = i
-            made += 1
-    return made
+            rows[count] = i
+            count += 1
+    return count
 
 
 @kernel

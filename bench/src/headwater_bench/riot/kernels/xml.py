@@ -40,14 +40,14 @@ class XmlParser:
         for i in range(count):
             raw = messages.data[messages.offsets[i] : messages.offsets[i + 1]].tobytes()
             try:
-                time_ms[i], found = self._read(raw)
+                time_ms[i], fields = self._read(raw)
             except (ValueError, OverflowError, expat.ExpatError) as error:
-                errors[i], found = str(error), {}
-            rows.append(found)
+                errors[i], fields = str(error), {}
+            rows.append(fields)
         return {name: self._column(name, rows) for name in self.fields}, time_ms, errors
 
     def _read(self, raw: bytes) -> tuple[int, dict[str, str]]:
-        found: dict[str, str] = {}
+        fields: dict[str, str] = {}
         times: list[int] = []
 
         def element(tag: str, attributes: dict[str, str]) -> None:
@@ -55,18 +55,18 @@ class XmlParser:
                 times.append(int(attributes["bt"]))
             name = attributes.get("n")
             if tag == "senml" and name in self.fields:
-                if name in found:
+                if name in fields:
                     raise ValueError(f"{name!r} is there twice")
-                found[name] = self._checked(name, attributes.get("v", attributes.get("vs")))
+                fields[name] = self._checked(name, attributes.get("v", attributes.get("vs")))
 
         parser = expat.ParserCreate()
         parser.StartElementHandler = element
         parser.StartDoctypeDeclHandler = _refuse_doctype
         parser.Parse(raw, True)
-        missing = [name for name in self.fields if name not in found]
+        missing = [name for name in self.fields if name not in fields]
         if missing or not times:
             raise ValueError(f"{(missing or ['bt'])[0]!r} is missing")
-        return times[-1], found
+        return times[-1], fields
 
     def _checked(self, name: str, value: str | None) -> str:
         if value is None:

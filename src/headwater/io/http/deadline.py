@@ -1,0 +1,41 @@
+"""What a client of a server of ours sends, as long as it sends it fast enough: who drips holds a connection of a few."""
+
+from __future__ import annotations
+
+import io
+import socket
+import time
+from typing import Any
+
+_SLOWEST = 1000  #: bytes a second of a body: a gateway behind a narrow link should get through
+
+
+class TimelyReader(io.RawIOBase):
+    """Reads from a connection; each request has so many seconds to come, and its body longer by how large it is."""
+
+    def __init__(self, connection: socket.socket, seconds: float) -> None:
+        self._connection, self._seconds = connection, seconds
+        self.begin()
+
+    def begin(self) -> None:
+        """Wait for a request from now on."""
+        self._until_s = time.monotonic() + self._seconds
+
+    def allow(self, nbytes: int) -> None:
+        """Have more time for a body of so many bytes, of whoever may send one."""
+        self._until_s += nbytes / _SLOWEST
+
+    def readable(self) -> bool:
+        """It is."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Read what there is; TimeoutError once time is over, however often a little came."""
+        left_s = self._until_s - time.monotonic()
+        if left_s <= 0:
+            raise TimeoutError("a request did not come in time")
+        self._connection.settimeout(left_s)
+        try:
+            return self._connection.recv_into(buffer)
+        finally:
+            self._connection.settimeout(self._seconds)  # for what is answered
