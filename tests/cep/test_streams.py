@@ -8,10 +8,11 @@ from __future__ import annotations
 import pytest
 from played import SECOND, results
 
-from headwater import engine
+from headwater import Tumbling, agg, engine
 from headwater.errors import QueryError
 from headwater.flow import Flow
 from headwater.io import Collect, Items
+from one_by_one import OneByOne
 
 SENT = [
     ("b", 0, "k", 1), ("a", 1, "k", 1), ("a", 2, "l", 1), ("b", 3, "k", 1), ("a", 4, "k", 2), ("b", 5, "m", 7),
@@ -103,3 +104,20 @@ def test_streams_that_do_not_fit_are_told(query: str, says: str) -> None:
     with pytest.raises(QueryError) as caught:
         results(query, RECORDS, [])
     assert says in str(caught.value)
+
+
+def test_a_window_behind_a_batch_gets_each_result() -> None:
+    rows = [{"key": "k" if i == 0 else "l", "t": i * SECOND} for i in range(12)]
+    flow, out = Flow("behind"), Collect()
+    flow.read("r", OneByOne(rows, {"key": str, "t": "time"})).event_time("a", "t")
+    batches = flow.query("batches", "from a#window.timeBatch(5 sec) select key, t, count() as n group by key")
+    # the result for k is as old as its last record, and comes when the batch ends
+    batches.key_by("key").window("seconds", Tumbling("1 s"), n=agg.sum("n")).write("out", out)
+    report = engine.run(flow)
+    assert sorted((row["key"], row["start"] // SECOND, row["n"]) for row in out.records) == [
+        ("k", 0, 1),
+        ("l", 4, 4),
+        ("l", 9, 5),
+        ("l", 11, 2),
+    ]
+    assert not report.late

@@ -29,6 +29,23 @@ def headwater(typed, tmp_path):
     return typed
 
 
+@pytest.mark.parametrize("words", [("run", "tanks.py"), ("show", "tanks.py", "--json"), ("run", "none.py", "--json")])
+def test_standard_output_on_a_full_disk_is_told_in_one_line(tmp_path, words):
+    (tmp_path / "tanks.py").write_text(FLOW)
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "headwater", *words],
+            cwd=tmp_path,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=60,
+        )
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1] == "error: cannot write standard output: the disk is full"
+    assert "Traceback" not in done.stderr
+
+
 def test_run_prints_one_json_document(headwater):
     code, out, _ = headwater("run", "tanks.py", "--json")
     document = json.loads(out)

@@ -84,3 +84,9 @@ def test_an_endless_generator_is_run_at_another_rate_and_a_broker_cannot_be_repl
     assert report.last.records_in > 1
     with pytest.raises(FlowError, match=r"--rate replays what a source holds, and .* has no end"):
         rewire(endless(io.Mqtt("mqtt://broker", "a", {"n": int})), rate=2000)
+
+
+def test_a_second_file_for_a_source_is_refused(tmp_path):
+    (tmp_path / "a.csv").write_text("n\n1\n")
+    with pytest.raises(FlowError, match="--input gives source 'records' twice"):
+        rewire(a_flow({"n": int, "x": "float32"}), inputs=[f"records={tmp_path}/a.csv", f"{tmp_path}/a.csv"])

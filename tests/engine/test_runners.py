@@ -8,6 +8,7 @@ from alike import as_multiset, by_key, keyed_chain, order_matters, straight
 from headwater import Flow, Session, Sliding, Tumbling, agg, col, engine, io
 from headwater.engine import profiler
 from headwater.flow import Batch
+from one_by_one import OneByOne
 from properties import examples
 from strategies import build, flows, options, records
 
@@ -102,6 +103,21 @@ def test_a_join_pairs_records_of_two_sources(on):
     wanted = {(a, b) for a in range(30) for b in range(30) if a % 3 == b % 3 and abs(a - b) <= 3}
     assert {(r["a"], r["b"]) for r in out.records} == wanted
     assert len(out.records) == len(wanted)
+
+
+@pytest.mark.parametrize("on", RUNNERS)
+def test_a_window_behind_a_join_gets_every_pair(on):
+    schema = {"k": str, "at": "time"}
+    left = io.Items([{"k": "a", "at": 10_000_000}], schema)
+    right = OneByOne([{"k": "b", "at": 10_900_000}, {"k": "a", "at": 11_000_000}, {"k": "b", "at": 30_000_000}], schema)
+    flow, out = Flow("pairs"), io.Collect()
+    lefts = flow.read("lefts", left).event_time("left", "at").key_by("k")
+    rights = flow.read("rights", right).event_time("right", "at").key_by("k")
+    pairs = lefts.join("pairs", rights, within="1 s")  # a pair is as old as its left record
+    pairs.key_by("k").window("halves", Tumbling("500 ms"), n=agg.count()).write("out", out)
+    report = engine.run(flow, on=on)
+    assert [(row["start"], row["n"]) for row in out.records] == [(10_000_000, 1)]
+    assert not report.late
 
 
 @pytest.mark.parametrize("on", RUNNERS)

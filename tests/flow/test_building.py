@@ -83,6 +83,33 @@ WRONG = {
         lambda s: s.key_by("id").window("w", Count(3), id=agg.count()),
         "the result has 'id' twice",
     ),
+    "window behind a step that computes event time anew": (
+        lambda s: (
+            s.event_time("t", "at")
+            .with_columns("later", at=(col.at.cast(int) + 3_600_000_000).cast("time"))
+            .key_by("id")
+            .window("w", Tumbling("1 s"), n=agg.count())
+        ),
+        "a window of time needs event time",
+    ),
+    "key named like a bound of the window": (
+        lambda s: (
+            s.with_columns("at", start=col.at)
+            .event_time("t", "at")
+            .key_by("start")
+            .window("w", Tumbling("1 s"), n=agg.count())
+        ),
+        "the result has 'start' twice, as a key and of the window; give the key another name",
+    ),
+    "join whose renamed column is there already": (
+        lambda s: (
+            s.with_columns("more", right_n=col.n)
+            .event_time("left", "at")
+            .key_by("id")
+            .join("j", s.event_time("right", "at").key_by("id"), within="1 s")
+        ),
+        "the result has 'right_n' twice, as columns of 'right' whose name is taken get 'right_' in front",
+    ),
     "event time that is a number": (
         lambda s: s.event_time("t", "n"),
         r"must be a column of type time; 'n' is int; did you mean .*cast\('time'\)",

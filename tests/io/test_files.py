@@ -157,6 +157,15 @@ def test_a_line_that_never_ends_is_not_swallowed(kind):
         kind("/dev/zero", ROWS).open(pytest.fail).read(10, 1)
 
 
+def test_a_line_that_is_too_long_is_told_by_its_number(tmp_path):
+    path = tmp_path / "long.jsonl"
+    path.write_bytes(b'{"n": 1}\n{"n": 2}\n' + b"x" * 20_000_000 + b"\n")
+    with pytest.raises(InputError, match="line 3 has no end within"):
+        assert JsonLines(path).schema  # guessed
+    with pytest.raises(InputError, match="line 3 has no end within"):
+        everything(JsonLines(path, {"n": int}).open(pytest.fail))
+
+
 @pytest.mark.parametrize("kind", [JsonLines, Csv])
 def test_a_file_that_shrank_cannot_be_gone_on_with(tmp_path, kind):
     written(tmp_path / "file", kind, numbered(3), ROWS)

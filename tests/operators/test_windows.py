@@ -10,7 +10,7 @@ from driving import Outputs, drive
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headwater import Batch, Count, Flow, Schema, Session, Sliding, Tumbling, agg, col, io
+from headwater import Batch, Count, Flow, Schema, Session, Sliding, Tumbling, agg, col, engine, io
 from headwater.errors import FlowError, SnapshotError
 from headwater.operators import build
 from headwater.operators.operator import Select
@@ -331,6 +331,23 @@ def test_the_type_of_a_custom_aggregate_may_be_pythons_own(window, kind, total):
 def test_a_custom_aggregate_of_an_unknown_type_is_refused_while_building(kind, shown):
     with pytest.raises(FlowError, match=f"the result of max has unknown type {shown}"):
         agg.custom(max, "x", kind)
+
+
+@pytest.mark.parametrize(
+    ("kind", "unfit", "fit"),
+    [(int, 2**70, 1), (float, 2**2000, 1.0), ("time", 2**70, 1), (str, "\ud800", "x")],
+    ids=["int", "float", "time", "text"],
+)
+def test_a_custom_result_that_fits_no_column_costs_its_own_window_alone(kind, unfit, fit):
+    flow, out, dead = Flow("unfit"), io.Collect(), io.Collect()
+    rows = [{"k": k, "x": x, "at": 0} for k, x in [("a", 1), ("b", 5), ("c", 1)]]
+    stream = flow.read("r", io.Items(rows, {"k": str, "x": int, "at": "time"})).event_time("t", "at").key_by("k")
+    shown = agg.custom(lambda values: unfit if values[0] == 5 else fit, "x", kind)
+    stream.window("w", Tumbling("10 s"), shown=shown).write("out", out)
+    flow.dead_letters.write("dead", dead)
+    engine.run(flow)
+    assert {row["k"]: row["shown"] for row in out.records} == {"a": fit, "b": None, "c": fit}
+    assert [(letter["step"], '"k":"b"' in letter["record"]) for letter in dead.records] == [("w", True)]
 
 
 def test_a_custom_result_of_another_type_names_its_column():

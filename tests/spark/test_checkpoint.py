@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from headwater import Flow, io
+from headwater import Flow, Tumbling, agg, io
 from headwater import spark as on_spark
 from headwater.errors import RunError
 from headwater.flow.ranges import Sizes
@@ -128,6 +128,21 @@ def test_another_source_of_any_kind_is_refused(tmp_path):
         checkpoint.claim(copying(first, io.Discard()), 2)
         with pytest.raises(RunError, match=why):
             checkpoint.claim(copying(second, io.Discard()), 2)
+
+
+def test_another_window_or_query_is_refused_the_state_of_the_one_before(tmp_path):
+    def windowed(size):
+        flow = Flow("windowed")
+        timed = flow.read("r", io.Items([{"n": 1, "at": 0}], {"n": int, "at": "time"})).event_time("t", "at")
+        timed.key_by("n").window("w", Tumbling(size), count=agg.count()).write("out", io.Discard())
+        flow.query("q", f"from t#window.time({size}) select sum(n) as n").write("asked", io.Discard())
+        return flow
+
+    kept = Checkpoint(tmp_path / "kept")
+    kept.claim(windowed("10 s"), 2)
+    kept.claim(windowed("10 s"), 2)
+    with pytest.raises(RunError, match=r"step 'w' was 'tumbling 10 s by n.*' then, and is 'tumbling 20 s by n"):
+        kept.claim(windowed("20 s"), 2)
 
 
 def test_what_is_the_same_source_with_more_in_it_may_go_on(tmp_path):

@@ -56,6 +56,10 @@ class Accept:
     most: int | None = 1
     counted: bool = False
 
+    def __str__(self) -> str:
+        count = f"<{self.least}:{'' if self.most is None else self.most}>" if self.counted else ""
+        return f"{self.ref}={self.stream}{_conditions_text(self.cross)}{count}"
+
 
 @dataclass(frozen=True)
 class Absence:
@@ -66,6 +70,10 @@ class Absence:
     cross: tuple[Condition, ...]
     wait_us: int | None
 
+    def __str__(self) -> str:
+        wait = "" if self.wait_us is None else f" for {self.wait_us / 1e6:g} s"
+        return f"not {self.stream}{_conditions_text(self.cross)}{wait}"
+
 
 @dataclass(frozen=True)
 class Pair:
@@ -73,6 +81,9 @@ class Pair:
 
     op: Literal["and", "or"]
     sides: tuple[Accept | Absence, Accept | Absence]
+
+    def __str__(self) -> str:
+        return f"{self.sides[0]} {self.op} {self.sides[1]}"
 
 
 Stage = Accept | Absence | Pair
@@ -92,6 +103,11 @@ class Automaton:
     streams: tuple[str, ...]
     schemas: tuple[Schema, ...]
 
+    def __str__(self) -> str:
+        """Return in words what partial matches are about; what a record alone must hold is asked of the next one."""
+        every = "".join(f" every {first + 1} to {last + 1}" for first, last in self.scopes)
+        return f"{(', ' if self.strict else ' -> ').join(map(str, self.stages))} of {', '.join(self.streams)}{every}"
+
     def accepts(self) -> list[Accept]:
         """Return every place that takes a record, in order."""
         return [side for side in self.sides() if isinstance(side, Accept)]
@@ -103,6 +119,10 @@ class Automaton:
     def event_of(self, ref: str) -> Accept:
         """Return the place with this name."""
         return next(take for take in self.accepts() if take.ref == ref)
+
+
+def _conditions_text(conditions: tuple[Condition, ...]) -> str:
+    return f"[{' and '.join(str(condition.expr) for condition in conditions)}]" if conditions else ""
 
 
 def sides(stage: Stage) -> tuple[Accept | Absence, ...]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from headwater.cep import syntax as s
-from headwater.cep.automaton import Automaton
+from headwater.cep.automaton import Automaton, label
 from headwater.cep.matchers.comparison import comparisons
 from headwater.cep.matchers.compiled import own_reads
 from headwater.cep.matchers.interpreter import FOREVER, Interpreter
@@ -40,7 +40,6 @@ class MatchPlan:
     keys: tuple[tuple[str, ...], ...]
     step: str
     cap: int = DEFAULT_CAP
-    lag_us: int = 0  #: of the streams, behind the watermark
     result_time: str | None = None  #: the column of the results' event time
     delay_us: int = 0  #: how far that lies behind the watermark when they come
     interpreted: bool = False  #: run even a chain that could be compiled by the interpreter
@@ -55,6 +54,11 @@ class MatchPlan:
         kind = "sequence" if self.automaton.strict else "pattern"
         return f"{kind} of {len(self.automaton.stages)}"
 
+    @property
+    def keeps(self) -> str:
+        """What saved state is about: partial matches, and what they remember."""
+        return f"{self.automaton} keeping {', '.join(label(attribute) for attribute in self.attributes) or 'nothing'}"
+
 
 class MatchOperator(Operator):
     """Runs a chain over its streams; the shape of the chain decides which matcher does it."""
@@ -64,7 +68,7 @@ class MatchOperator(Operator):
     def __init__(self, plan: MatchPlan) -> None:
         self._plan = plan
         a = plan.automaton
-        self._arrivals = Arrivals(a.schemas, plan.times, plan.keys, plan.step, own_reads(a), plan.lag_us)
+        self._arrivals = Arrivals(a.schemas, plan.times, plan.keys, plan.step, own_reads(a))
         self._select = plan.projection.runner(plan.step)
         self._matcher = _matcher(plan, by_key=self._arrivals.by_key)
         self._evicted = 0  #: by matchers before this one

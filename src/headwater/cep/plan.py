@@ -73,15 +73,6 @@ def time_of(flow: Flow, step: str) -> str | None:
     return before if before is not None and out.get(before) == "time" else None
 
 
-def lag_of(flow: Flow, step: str) -> int:
-    """Return how far a step's records may lie behind the watermark although they are not late, in microseconds."""
-    at = flow.steps[step]
-    if isinstance(at.kind, EventTime):
-        return 0
-    delay: int = getattr(at.kind.make, "delay_us", 0) if isinstance(at.kind, Apply) else 0
-    return delay + max((lag_of(flow, edge.step) for edge in at.inputs), default=0)
-
-
 class Planner:
     """Adds the queries of one text to a flow, each after those whose results it reads."""
 
@@ -184,10 +175,6 @@ class Planner:
             )
         return keys
 
-    def lag_of(self, streams: list[Stream]) -> int:
-        """Return how far records of these streams may lie behind the watermark although they are not late."""
-        return max(lag_of(self.flow, stream.step) for stream in streams)
-
     def _add(self, node: Node, queries: list[Node]) -> Stream:
         query, is_last = node.query, node is queries[-1]
         if not is_last and query.into is None:
@@ -243,7 +230,7 @@ class Planner:
         time = parts[0].time
         if time is None or any(part.time != time for part in parts):
             return parts[0].union(name, *parts[1:])
-        plan = MergePlan(parts[0].schema, len(parts), time, name, self.lag_of(parts))
+        plan = MergePlan(parts[0].schema, len(parts), time, name)
         inputs = tuple(Input(part.step, part.port, part.schema, "one") for part in parts)
         self.flow.add(name, Apply(plan), inputs=inputs, outputs={"out": parts[0].schema})
         return Stream(self.flow, name, time=time)
@@ -318,17 +305,17 @@ class Planner:
     ) -> Stream:
         (keys,) = self.keys_of({source.stream: source.at})
         time = window.time or stream.time
-        lag = self.lag_of([stream]) if time is not None and time == stream.time else None
+        by_watermark = time is not None and time == stream.time
         common: dict[str, Any] = {
             "schema": stream.schema, "time": time, "groups": groups, "aggregates": selection.of_aggregates(), "step": name,
-            "lag_us": lag, "result_time": self._renamed_time(selection, stream.time),
+            "by_watermark": by_watermark, "result_time": self._renamed_time(selection, stream.time),
         }  # fmt: skip
         if window.batch:
             batch_keys = keys if window.key is None or window.key in keys else (*keys, window.key)
             # of a batch only its keys and aggregates are left
             batch_schema = stream.schema.only((*batch_keys, *(g for g in groups if g not in batch_keys)))
             common["groups"] = tuple(g for g in groups if g not in batch_keys)
-            if (common["groups"] and window.kind != "time") or (lag is None and window.kind != "length"):
+            if (common["groups"] and window.kind != "time") or (not by_watermark and window.kind != "length"):
                 common["result_time"] = None  # the last record of a group may be of any age when the batch ends
             plan: Any = BatchWindowPlan(
                 kind=window.kind,

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import logging
+import os
 import sys
 from collections.abc import Callable
 from functools import cache, partial
@@ -114,6 +116,17 @@ def main() -> None:
     main_begins(sys.argv[1:])
     add_commands()
     try:
+        _run()
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT) or error.filename is not None:
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what it still holds, at the very end
+        typer.echo("error: cannot write standard output: the disk is full", err=True)
+        raise SystemExit(1) from None
+
+
+def _run() -> None:
+    try:
         app()
     except SystemExit:
         _flush_output()
@@ -125,11 +138,11 @@ def main() -> None:
 
         if is_unread(error):
             leave_unread()
+        typer.echo(f"error: {shown(str(error))}", err=True)
         try:
             print_error(error)
         except BrokenPipeError:
             leave_unread()
-        typer.echo(f"error: {shown(str(error))}", err=True)
         _flush_output()
         raise SystemExit(exit_code_of(error)) from None
     finally:

@@ -32,6 +32,8 @@ def rewire(
     kinds: dict[str, Kind] = {}
     for text in inputs or []:
         source, path = source_of(flow, text, "--input NAME=FILE")
+        if source in kinds:
+            raise FlowError(f"--input gives source {source!r} twice; a source reads one file")
         own = flow.steps[source].kind
         assert isinstance(own, Read)
         kinds[source] = Read(_source_at(own, path, flow.steps[source].outputs["out"], may_come))

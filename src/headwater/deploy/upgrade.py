@@ -11,7 +11,6 @@ from dataclasses import replace
 from typing import Any
 
 from headwater.data.batch import NO_WATERMARK
-from headwater.engine.checkpoint.compatibility import BY_SIZE
 from headwater.errors import RunError, listed, suggestion
 from headwater.flow.flow import Flow
 from headwater.flow.identity import differs, identity_of
@@ -35,7 +34,11 @@ def fitted(
             continue
         before = moment.steps.get(names.get(step.name, step.name))
         if before is None:
-            watermarks = (steps[each.step].watermark for each in step.inputs if each.step in steps)
+            watermarks = (
+                flow.steps[each.step].time_behind(steps[each.step].watermark)
+                for each in step.inputs
+                if each.step in steps
+            )
             steps[step.name] = StepMoment(build(step), min(watermarks, default=NO_WATERMARK))
         else:
             then = was.steps[names.get(step.name, step.name)]
@@ -76,9 +79,9 @@ def _gone_on(then: Step, now: Step, moment: StepMoment) -> Any:
                 f"step {now.name!r} had other {what} then: {before[what]}, now {after[what]}; what it has kept does not "
                 "fit. Give the step a new name, and it begins empty"
             )
-    if before["kind"] in BY_SIZE and str(then.kind) != str(now.kind):
+    if then.keeps != now.keeps:
         raise RunError(
-            f"step {now.name!r} was '{then.kind}' then, and is '{now.kind}' now; what it has kept does not fit. Give the "
+            f"step {now.name!r} was '{then.keeps}' then, and is '{now.keeps}' now; what it has kept does not fit. Give the "
             "step a new name, and it begins empty"
         )
     operator.restore(state)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -97,3 +97,9 @@ def custom(function: Callable[[Any], Any], of: Of, out: Type | type | None = Non
     """
     kind = None if out is None else checked_type(f"the result of {name_of(function)}", out)
     return Aggregate("custom", _expression(of), function, kind)
+
+
+def aggregates_text(groups: Sequence[str], aggregates: Sequence[tuple[str, Aggregate]]) -> str:
+    """Return in words what a window of a query computes."""
+    by = f"by {', '.join(groups)}" if groups else "of all"
+    return f"{by}: {', '.join(f'{name} = {aggregate}' for name, aggregate in aggregates)}"

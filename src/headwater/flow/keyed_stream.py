@@ -94,14 +94,19 @@ class KeyedStream:
             raise FlowError(f"{_users_line()}: step {name!r}: a window needs an aggregate, such as n=count()")
         types = self._aggregate_types(name, aggregates)
         fields: dict[str, object] = dict(schema.only(self.keys))
-        clash = ({*fields, *(("start", "end") if timed else ())}) & set(types)
+        bounds: dict[str, object] = {"start": "time", "end": "time"} if timed else {}
+        taken = set(fields) & set(bounds)
+        if taken:
+            raise FlowError(
+                f"{_users_line()}: step {name!r}: the result has {listed(taken)} twice, as a key and of the window; "
+                "give the key another name before key_by, with .with_columns"
+            )
+        clash = (set(fields) | set(bounds)) & set(types)
         if clash:
             raise FlowError(
                 f"{_users_line()}: step {name!r}: the result has {listed(clash)} twice; rename the aggregate"
             )
-        if timed:
-            fields |= {"start": "time", "end": "time"}
-        outputs = {"out": Schema.of(fields | types)}
+        outputs = {"out": Schema.of(fields | bounds | types)}
         if by_event_time:
             outputs["late"] = schema
         kind = WindowAggregate(
@@ -132,6 +137,13 @@ class KeyedStream:
             )
         added = [c for c in right.schema if c not in other.keys]
         renamed = tuple((c, c if c not in left.schema else f"{right.step}_{c}") for c in added)
+        result = [*left.schema, *(new for _, new in renamed)]
+        twice = {column for column in result if result.count(column) > 1}
+        if twice:
+            raise FlowError(
+                f"{_users_line()}: step {name!r}: the result has {listed(twice)} twice, as columns of {right.step!r} whose "
+                f"name is taken get {right.step + '_'!r} in front; drop or rename one before key_by, with .select"
+            )
         schema = left.schema.with_fields({new: right.schema[old] for old, new in renamed})
         kind = Join(self.keys, other.keys, left.time, right.time, microseconds(within), renamed)
         inputs = (left._input(self.keys), right._input(other.keys))

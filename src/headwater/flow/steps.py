@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any, ClassVar, Literal, NamedTuple
 
+from headwater.data.batch import END, NO_WATERMARK
 from headwater.data.schema import Schema
 from headwater.errors import FlowError
 from headwater.flow.aggregates import Aggregate
@@ -157,6 +158,14 @@ class Join(Keyed):
 
     timed: ClassVar[bool] = True
 
+    @property
+    def lag_us(self) -> int:
+        """How far behind the watermark a pair may lie: it is as old as its left record, up to `within` older than the right.
+
+        The right one may itself come `within` behind the watermark without being late.
+        """
+        return 2 * self.within_us
+
     def __str__(self) -> str:
         return f"join on {', '.join(self.left_keys)}"
 
@@ -198,6 +207,12 @@ class Apply:
         if not hasattr(make, "stateless"):
             raise FlowError(f"{name_of(self.make)} must return an Operator; got {make.__name__}")
         return make
+
+    @property
+    def lag_us(self) -> int:
+        """How far behind the watermark its results may lie: those of a query's batch are as old as its last record."""
+        lag: int = getattr(self.make, "delay_us", 0)
+        return lag
 
     @property
     def state(self) -> State:
@@ -284,6 +299,20 @@ class Step:
     #: file:line of the user's call, for messages
     where: str = ""
     on_error: OnError = DEAD_LETTER  #: what becomes of records that break it
+
+    @property
+    def keeps(self) -> str | None:
+        """What its state is about: where that is another, saved state means something else. None where nobody can say."""
+        if isinstance(self.kind, WindowAggregate | Join):
+            return str(self.kind)
+        keeps: str | None = getattr(self.kind.make, "keeps", None) if isinstance(self.kind, Apply) else None
+        return keeps
+
+    def time_behind(self, watermark: int) -> int:
+        """Return how far event time has come behind the step, given how far it has come at it."""
+        if not isinstance(self.kind, Join | Apply) or watermark in (NO_WATERMARK, END):
+            return watermark
+        return max(NO_WATERMARK, watermark - self.kind.lag_us)
 
     @property
     def is_source(self) -> bool:

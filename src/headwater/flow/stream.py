@@ -267,8 +267,14 @@ class Stream:
     ) -> Stream:
         inputs = (self._input(keys, of),)
         self.flow.add(name, kind, inputs=inputs, outputs=outputs, parallel=parallel, on_error=on_error)
-        time_column = time or (self.time if self.time in outputs["out"] else None)
-        return Stream(self.flow, name, time=time_column)
+        return Stream(self.flow, name, time=time or self._time_behind(kind, outputs["out"]))
+
+    def _time_behind(self, kind: Kind, schema: Schema) -> str | None:
+        """Return the column of event time behind a step; watermarks know nothing of one that is computed anew."""
+        if self.time is None or self.time not in schema or schema[self.time] != "time":
+            return None
+        computed = dict(kind.columns).get(self.time) if isinstance(kind, Select) else None
+        return self.time if computed is None or str(computed) == str(Column(self.time)) else None
 
     def _types(self, name: str, columns: dict[str, Expr]) -> Fields:
         try:

@@ -109,8 +109,9 @@ class Lines:
             lines = self._read().split(b"\n")
             self._rest = b"" if self._ended else lines.pop()
             if len(self._rest) > _LONGEST:
+                ahead = len(self._ready) - self._at + len(lines)  # read, and not yet taken
                 raise InputError(
-                    f"cannot read {self._path}: line {self.line + 1} has no end within {_LONGEST:,} bytes; "
+                    f"cannot read {self._path}: line {self.line + ahead + 1} has no end within {_LONGEST:,} bytes; "
                     "is it a text file?"
                 )
             if lines and lines != [b""]:

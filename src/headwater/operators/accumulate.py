@@ -319,7 +319,10 @@ class _Accumulator:
                 array = np.array(values)
             if places is not None:
                 array = array[np.argsort(places, kind="stable")]
-            return checked_value(self.custom(array), self.out, self.name)
+            result = checked_value(self.custom(array), self.out, self.name)
+            if isinstance(result, str) or (type(result) is int and result.bit_length() > 63):
+                column_of([result], self.out, name=self.name)  # what fits no column is the fault of this window alone
+            return result
         except Exception as error:
             self.broken.append((row, error_text(error)))
             return None

@@ -38,7 +38,6 @@ class Arrivals:
         keys: tuple[tuple[str, ...], ...],
         step: str,
         reads: Sequence[tuple[int, Expr]] = (),
-        lag_us: int = 0,
     ) -> None:
         """`reads` is what will be computed of single records, by stream: one without an answer never comes in."""
         self._timed = all(times)
@@ -50,7 +49,7 @@ class Arrivals:
         self._clocks = np.zeros(0, np.int64)
         self._waits = self._timed and len(schemas) > 1
         self.waiting: list[Batch | None] = [None] * len(schemas)
-        self.progress = Progress(lag_us if self._timed else None)
+        self.progress = Progress(by_watermark=self._timed)
         self._tests: list[list[Callable[[Batch], Column]]] = [[] for _ in schemas]
         for port, expr in reads:
             if fallible(expr, schemas[port]):

@@ -16,7 +16,7 @@ from headwater.data.batch import CREATED, END, NO_WATERMARK, Batch
 from headwater.data.column import Array, Column
 from headwater.data.keys import KeyIndex
 from headwater.data.schema import Schema
-from headwater.flow.aggregates import Aggregate
+from headwater.flow.aggregates import Aggregate, aggregates_text
 from headwater.operators.accumulate import Accumulators
 from headwater.operators.kernels.batches import batches_by_length, batches_by_time, sessions
 from headwater.operators.keyed import combine, with_letters
@@ -43,7 +43,7 @@ class BatchWindowPlan:
     aggregates: tuple[tuple[str, Aggregate], ...]
     projection: Projection
     step: str
-    lag_us: int | None = 0  #: behind the watermark, None when that speaks of another time
+    by_watermark: bool = True  #: or does that speak of another time
     result_time: str | None = None  #: the column of the results' event time
 
     def __call__(self) -> BatchWindowOperator:
@@ -53,12 +53,18 @@ class BatchWindowPlan:
     @property
     def delay_us(self) -> int:
         """How far results lie behind the watermark: they are as old as a batch's last record, and come when it ends."""
-        return self.size if self.kind != "length" and self.lag_us is not None else 0
+        return self.size if self.kind != "length" and self.by_watermark else 0
 
     @property
     def __name__(self) -> str:
         """What drawings call the step."""
         return f"{self.kind} batch"
+
+    @property
+    def keeps(self) -> str:
+        """What saved state is about."""
+        size = self.size if self.kind == "length" else f"{self.size / 1e6:g} s of {self.time or 'creation'}"
+        return f"{self.__name__} {size} {aggregates_text(self.groups, self.aggregates)}"
 
 
 class BatchWindowOperator(Operator):
@@ -76,7 +82,7 @@ class BatchWindowOperator(Operator):
         self._number, self._begun, self._last = (np.full(16, fill, np.int64) for fill in (0, _NONE, _NONE))
         self._cells = np.zeros((0, 3), np.int64)  #: window, batch and group of each open cell
         self._stamps = np.zeros((0, 2), np.int64)  #: of the last record of each
-        self._progress = Progress(plan.lag_us)
+        self._progress = Progress(by_watermark=plan.by_watermark)
         self.idle_keys = IdleKeys()  #: those, groups included, that no open batch has
 
     def process(self, batch: Batch, port: int) -> Output:

@@ -24,7 +24,6 @@ class MergePlan:
     streams: int
     result_time: str
     step: str
-    lag_us: int
 
     def __call__(self) -> MergeOperator:
         """Make a new operator."""
@@ -43,7 +42,7 @@ class MergeOperator(Operator):
 
     def __init__(self, plan: MergePlan) -> None:
         n = plan.streams
-        self._arrivals = Arrivals((plan.schema,) * n, (plan.result_time,) * n, ((),) * n, plan.step, (), plan.lag_us)
+        self._arrivals = Arrivals((plan.schema,) * n, (plan.result_time,) * n, ((),) * n, plan.step)
 
     @property
     def nbytes(self) -> int:

@@ -14,12 +14,11 @@ from headwater.operators.operator import dead_letters
 class Progress:
     """Never runs back.
 
-    `lag_us` is how far a record may lie behind the watermark although it is not late: the result of a batch is as old as
-    the batch's last record, but comes when the batch ends. None means that the watermark says nothing of this time.
+    Where it does not go `by_watermark`, the watermark says nothing of this time.
     """
 
-    def __init__(self, lag_us: int | None) -> None:
-        self._lag_us = lag_us
+    def __init__(self, *, by_watermark: bool) -> None:
+        self._by_watermark = by_watermark
         self.now = self.watermark_us = NO_WATERMARK  #: by records and watermarks; by watermarks alone
 
     def pass_(self, watermark: int) -> int:
@@ -34,9 +33,7 @@ class Progress:
         """Return the time that a watermark would let pass."""
         if watermark >= END:
             return END
-        if self._lag_us is None or watermark <= NO_WATERMARK + self._lag_us:
-            return NO_WATERMARK
-        return max(self.watermark_us, watermark - self._lag_us)
+        return max(self.watermark_us, watermark) if self._by_watermark else NO_WATERMARK
 
     def at_least_watermark(self, times: Array) -> Array:
         """Return times of records, each not before what watermarks have passed: a late one counts as of that time.

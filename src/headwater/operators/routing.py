@@ -14,7 +14,7 @@ class Router:
     """Addresses batches, watermarks and words about checkpoints to the instances that come after one."""
 
     def __init__(self, instance: Instance) -> None:
-        self._routes, self._number = instance.routes, instance.number
+        self._routes, self._number, self._step = instance.routes, instance.number, instance.step
         self._next: dict[int, int] = {}  #: who is next, for each route that shuffles
 
     def only_target(self) -> tuple[int, int] | None:
@@ -31,7 +31,10 @@ class Router:
                 _send_time(route.targets, watermark, deliveries)
 
     def send_watermark(self, watermark: int, deliveries: list[Delivery]) -> None:
-        """Tell all receivers of all outputs how far time has come; dead letters only learn of the end."""
+        """Tell all receivers of all outputs, given how far time has come here; dead letters only learn of the end."""
+        watermark = self._step.time_behind(watermark)
+        if watermark == NO_WATERMARK:
+            return
         for port, routes in self._routes.items():
             if port != DEAD or watermark == END:
                 for route in routes:

@@ -15,7 +15,7 @@ import numpy as np
 from headwater.data.batch import CREATED, END, NO_WATERMARK, Batch
 from headwater.data.column import Array, Column
 from headwater.data.schema import Schema
-from headwater.flow.aggregates import Aggregate
+from headwater.flow.aggregates import Aggregate, aggregates_text
 from headwater.operators.accumulate import unfit
 from headwater.operators.kernels import slide as k
 from headwater.operators.keyed import combine, with_letters
@@ -42,7 +42,7 @@ class SlidingWindowPlan:
     aggregates: tuple[tuple[str, Aggregate], ...]
     projection: Projection
     step: str
-    lag_us: int | None = 0  #: behind the watermark, None when that speaks of another time
+    by_watermark: bool = True  #: or does that speak of another time
     result_time: str | None = None  #: the column of the results' event time
 
     def __call__(self) -> SlidingWindowOperator:
@@ -53,6 +53,12 @@ class SlidingWindowPlan:
     def __name__(self) -> str:
         """What drawings call the step."""
         return "sliding window" if self.limit or self.span_us else "running aggregate"
+
+    @property
+    def keeps(self) -> str:
+        """What saved state is about."""
+        size = self.limit or f"{self.span_us / 1e6:g} s of {self.time or 'creation'}"
+        return f"{self.__name__} {size} {aggregates_text(self.groups, self.aggregates)}"
 
 
 class SlidingWindowOperator(Operator):
@@ -72,7 +78,7 @@ class SlidingWindowOperator(Operator):
         self._count = np.zeros(16, np.int64)
         self._meta = np.zeros(k.META, np.int64)
         self._meta[k.FREE] = -1
-        self._progress, self._swept = Progress(plan.lag_us), NO_WATERMARK
+        self._progress, self._swept = Progress(by_watermark=plan.by_watermark), NO_WATERMARK
         self.idle_keys = IdleKeys()  #: those, groups included, of which no window holds a record
 
     def process(self, batch: Batch, port: int) -> Output:

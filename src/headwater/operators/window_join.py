@@ -48,7 +48,6 @@ class JoinPlan:
     times: tuple[str | None, str | None]
     keys: tuple[tuple[str, ...], tuple[str, ...]]
     step: str
-    lag_us: int = 0  #: of the streams, behind the watermark
     result_time: str | None = None  #: a pair has none
 
     def __call__(self) -> JoinWindowsOperator:
@@ -60,6 +59,13 @@ class JoinPlan:
         """What drawings call the step."""
         return f"join {self.names[0]} and {self.names[1]}"
 
+    @property
+    def keeps(self) -> str:
+        """What saved state is about."""
+        sizes = [limit or f"{span / 1e6:g} s" for limit, span in zip(self.limits, self.spans, strict=True)]
+        equal = " and ".join(f"{left} == {right}" for left, right, _ in self.equal)
+        return f"{self.__name__} of {sizes[0]} and {sizes[1]} on {equal or 'nothing equal'}"
+
 
 class JoinWindowsOperator(Operator):
     """Keeps each side's window as rows chained by the values that must be equal, so a record touches its partners alone."""
@@ -69,7 +75,7 @@ class JoinWindowsOperator(Operator):
     def __init__(self, plan: JoinPlan) -> None:
         self._plan = plan
         reads = [(side, values[side]) for values in plan.equal for side in range(2)]
-        self._arrivals = Arrivals(plan.schemas, plan.times, plan.keys, plan.step, reads, plan.lag_us)  # type: ignore[arg-type]
+        self._arrivals = Arrivals(plan.schemas, plan.times, plan.keys, plan.step, reads)  # type: ignore[arg-type]
         self._select = plan.projection.runner(plan.step)
         self._on = compile_mask(plan.on, plan.projection.schema) if plan.on is not None else None
         sides = [(left, right) for left, right, _ in plan.equal]

@@ -245,7 +245,11 @@ def _source(step: Step) -> Any:
 def _described(flow: Flow, buckets: int | None) -> dict[str, Any]:
     """Describe what state and offsets depend on: the steps, how they are joined, their columns, what is read and written."""
     steps = {
-        step["name"]: {name: step[name] for name in ("kind", "inputs", "outputs")} for step in flow.to_json()["steps"]
+        step["name"]: {
+            **{name: step[name] for name in ("kind", "inputs", "outputs")},
+            "keeps": flow.steps[step["name"]].keeps,
+        }
+        for step in flow.to_json()["steps"]
     }
     read = {s.name: identity_of(s.kind.source) for s in flow.steps.values() if isinstance(s.kind, Read)}
     written = {s.name: sink_identity_of(s.kind.sink) for s in flow.steps.values() if isinstance(s.kind, Write)}
@@ -275,6 +279,8 @@ def _difference(known: dict[str, Any], mine: dict[str, Any]) -> str:
             return f"flow {mine['flow']!r} had no step {name!r} then"
         if before[name]["outputs"] != now[name]["outputs"]:
             return f"step {name!r} gave {_columns(before[name])} then, and gives {_columns(now[name])} now"
+        if before[name]["kind"] == now[name]["kind"] and before[name].get("keeps") != now[name]["keeps"]:
+            return f"step {name!r} was '{before[name].get('keeps')}' then, and is '{now[name]['keeps']}' now"
         if before[name] != now[name]:
             return f"step {name!r} was another kind of step then, or had other inputs"
     return ""

@@ -89,16 +89,17 @@ def _before_sinks(layout: Layout, moment: Moment) -> dict[str, dict[str, int]]:
     steps = [layout.flow.steps[name] for name in layout.sinks if layout.partitionings[name].timed]
     return {
         step.name: {
-            str(at): _behind(layout.stages[at], step.inputs[0].step, moment) for at in layout.senders_to(step.name)
+            str(at): _behind(layout, layout.stages[at], step.inputs[0].step, moment)
+            for at in layout.senders_to(step.name)
         }
         for step in steps
     }
 
 
-def _behind(stage: Stage, step: str, moment: Moment) -> int:
+def _behind(layout: Layout, stage: Stage, step: str, moment: Moment) -> int:
     """Return how far time has come at least behind a step's copy in a stage; dead letters know of nothing but the end."""
     if step != DEAD_LETTERS:
-        return moment.watermarks().get(step, NO_WATERMARK)
+        return layout.flow.steps[step].time_behind(moment.watermarks().get(step, NO_WATERMARK))
     others = [moment.steps[name] for name in stage.steps if name in moment.steps and name != DEAD_LETTERS]
     return END if stage.level and all(each.ended for each in others) else NO_WATERMARK
 

@@ -26,9 +26,10 @@ class Times:
         """Return how far time has come behind a step, or behind its copy in a stage."""
         if step not in self._known:  # a source that tells none
             return NO_WATERMARK
-        if self._layout.flow.steps[step].is_source or not _is_copy(self._layout, stage, step):
-            return self._known[step]
-        inputs = (given.step for given in self._layout.flow.steps[step].inputs if given.step in stage.steps)
+        described = self._layout.flow.steps[step]
+        if described.is_source or not _is_copy(self._layout, stage, step):
+            return described.time_behind(self._known[step])
+        inputs = (given.step for given in described.inputs if given.step in stage.steps)
         return min((self.behind(stage, name) for name in inputs), default=NO_WATERMARK)
 
     def by_channel(self, executor: Executor) -> dict[str, list[int]]:
@@ -61,7 +62,8 @@ def known_times(layout: Layout, buckets: Mapping[int, Mapping[str, Any]]) -> dic
         found.setdefault(name, watermark)
     for step in layout.flow.in_order():
         if not (step.name in found or step.is_source or step.is_sink):
-            found[step.name] = min((found.get(given.step, NO_WATERMARK) for given in step.inputs), default=NO_WATERMARK)
+            before = ((layout.flow.steps[given.step], found.get(given.step, NO_WATERMARK)) for given in step.inputs)
+            found[step.name] = min((other.time_behind(at) for other, at in before), default=NO_WATERMARK)
     return found
 
 

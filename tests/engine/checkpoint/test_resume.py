@@ -185,6 +185,37 @@ def test_a_step_with_other_columns_is_refused(stopped):
         engine.run(flow, checkpoint=checkpoint)
 
 
+AGAIN = "from every a=levels"
+
+
+def queried(source, sink, text):
+    flow = Flow("queried")
+    flow.read("levels", io.JsonLines(source, FIELDS))
+    flow.query("asked", text).write("write", io.JsonLines(sink))
+    return flow
+
+
+@pytest.mark.parametrize(
+    ("then", "now"),
+    [
+        ("from levels#window.length(5) select sum(x) as n", "from levels#window.length(5) select max(x) as n"),
+        ("from levels#window.length(5) select sum(x) as n", "from levels#window.length(9) select sum(x) as n"),
+        ("from levels#window.lengthBatch(7) select min(x) as n", "from levels#window.lengthBatch(7) select max(x) as n"),
+        ("from levels select count() as n group by k", "from levels select count() as n"),
+        (f"{AGAIN} -> b=levels[x == a.x] select a.k as n", f"{AGAIN} -> b=levels[k == a.k] select a.k as n"),
+        (f"{AGAIN} -> b=levels[x == a.x] select a.x as n", f"{AGAIN} -> b=levels[x == a.x] select b.x as n"),
+        (f"{AGAIN}, b=levels[x < a.x] select a.x as n", f"{AGAIN}, b=levels<3>, c=levels[x < a.x] select a.x as n"),
+    ],
+)  # fmt: skip
+def test_another_query_is_refused_the_state_of_the_one_before(files, then, now):
+    source, out, checkpoint = files
+    engine.run(queried(source, out, then), checkpoint=checkpoint)
+    with pytest.raises(RunError, match=r"step 'asked' was '.*' then, and is '.*' now; what it has saved does not fit"):
+        engine.run(queried(source, out, now), checkpoint=checkpoint)
+    spaced = then.replace(" ", "  ")
+    assert engine.run(queried(source, out, spaced), checkpoint=checkpoint).last.records_in == 0
+
+
 def picked(source, sink, name, *columns):
     flow = Flow("picked")
     read = flow.read("read", io.JsonLines(source, FIELDS))

@@ -67,7 +67,6 @@ class _Chaining:
             keys,
             name,
             cap,
-            self._planner.lag_of(streams),
             time,
             delay_us,
         )

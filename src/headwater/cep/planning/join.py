@@ -68,7 +68,6 @@ class _JoinBuilder:
             times=(streams[0].time, streams[1].time),
             keys=keys,
             step=self._name,
-            lag_us=self._planner.lag_of(streams),
         )
         return self._planner.add_step(self._name, plan, list(zip(streams, keys, strict=True)), selection.out)
 

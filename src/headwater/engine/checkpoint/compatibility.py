@@ -21,8 +21,6 @@ from headwater.operators.execution_graph import ExecutionGraph
 
 log = logging.getLogger(__name__)
 
-BY_SIZE = ("WindowAggregate", "Join")  #: kinds whose state means something else when they are described otherwise
-
 
 class Compatibility:
     """A checkpoint, held against the flow that is to go on from it, spread in its way."""
@@ -94,9 +92,9 @@ class Compatibility:
                 "not fit. Give the step a new name, and it starts empty"
             )
         self._warn_of_other_columns(name, before, now)
-        if before.get("does") != now["does"] and now["kind"] in BY_SIZE and self._keeps(name) and "does" in before:
+        if before.get("keeps", now["keeps"]) != now["keeps"] and self._keeps(name):
             raise RunError(
-                f"step {name!r} was '{before['does']}' then, and is '{now['does']}' now; what it has saved does not fit. "
+                f"step {name!r} was '{before['keeps']}' then, and is '{now['keeps']}' now; what it has saved does not fit. "
                 "Give the step a new name, and it starts empty"
             )
         self._check_spread(name)

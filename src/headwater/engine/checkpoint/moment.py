@@ -173,7 +173,7 @@ def _watermarks(graph: ExecutionGraph, moment: Moment) -> list[list[int]]:
     for sender in graph.instances:
         for port, routes in sender.routes.items():
             for to, channel in (target for route in routes if port != DEAD for target in route.targets):
-                watermarks[to][channel] = by_step.get(sender.step.name, NO_WATERMARK)
+                watermarks[to][channel] = sender.step.time_behind(by_step.get(sender.step.name, NO_WATERMARK))
     return watermarks
 
 

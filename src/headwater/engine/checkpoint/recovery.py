@@ -24,7 +24,10 @@ VERSION = 1
 def describe(flow: Flow) -> dict[str, Any]:
     """Describe what saved state depends on: the steps, how they are joined, their columns."""
     fields = ("kind", "does", "inputs", "outputs", "parallel")
-    return {step["name"]: {name: step[name] for name in fields} for step in flow.to_json()["steps"]}
+    return {
+        step["name"]: {**{name: step[name] for name in fields}, "keeps": flow.steps[step["name"]].keeps}
+        for step in flow.to_json()["steps"]
+    }
 
 
 def identities(flow: Flow) -> dict[str, Any]:
