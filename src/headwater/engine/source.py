@@ -189,7 +189,9 @@ class SourceThread(CheckpointedSource):
         read_from: Reader = coalescing or reader
         committed = position_of(read_from)
         while not stopping.is_set():
-            if self._barrier_due > self._barrier_sent or self._to_commit >= 0:
+            if self._is_barrier_due(final=True):  # who asks for it may be ahead of who tells that the run is stopping
+                return False
+            if self._to_commit >= 0 or self._is_barrier_due(final=False):
                 self._heed_checkpoint()
             # one that is read in another lane may wait for what is compiled here
             compiling = (self._pace is not None or self.inner) and self.run.being_compiled() > 0
@@ -296,14 +298,10 @@ class SourceThread(CheckpointedSource):
         run, source = self.run, self.task.instance.index
         while not self._hand_over(batch, place):
             with run.lock:
-                while source in run.throttle.held and not run.aborted and not self._has_barrier_to_send():
+                while source in run.throttle.held and not run.aborted and not self._is_barrier_due(final=False):
                     run.room.wait()
-            if self._has_barrier_to_send():
+            if self._is_barrier_due(final=False):
                 self._heed_checkpoint()  # what is in hand belongs to the next one
-
-    def _has_barrier_to_send(self) -> bool:
-        """Say whether a checkpoint is wanted that another will follow: behind the last one nothing may be handed over."""
-        return self._barrier_due > self._barrier_sent and not self._last
 
     def _shed(self, batch: Batch) -> None:
         """Drop the newest records, counted by the queue that was full."""
@@ -396,25 +394,23 @@ class SourceThread(CheckpointedSource):
         if self._reader is not None:
             commit(self._reader, position)
 
-    def _heed_checkpoint(self) -> None:
+    def _heed_checkpoint(self, *, at_end: bool = False) -> None:
         """Let the reader know what is safe; send the barrier that is asked for, behind all that was handed over."""
         self._heed_commit()
-        self._heed_barrier()
+        self._heed_barrier(at_end=at_end)
 
     def _pass_barrier(self, reader: Reader) -> None:
         """Send on the barrier that has come from other lanes, if one has."""
         word = barrier_of(reader)
         if word is not None:
-            self._barrier_due, self._last = word
-            self._heed_checkpoint()
+            self._barrier_due = word
+            self._heed_checkpoint(at_end=True)  # of the other lanes: behind their last one nothing comes
 
     def _wait_for_the_last(self) -> None:
         """Send no more but the barrier of the last checkpoint."""
         run = self.run
-        while not run.aborted and not (self._last and self._barrier_due == self._barrier_sent):
-            if self._barrier_due > self._barrier_sent:
-                self._heed_checkpoint()
-                continue
+        while not run.aborted and self._barrier_due != (self._barrier_sent, True):
+            self._heed_checkpoint(at_end=True)
             with run.lock:
-                if self._barrier_due == self._barrier_sent and not self._last and not run.aborted:
+                if self._barrier_due == (self._barrier_sent, False) and not run.aborted:
                     run.room.wait(_PATIENCE_S)

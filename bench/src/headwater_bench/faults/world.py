@@ -36,16 +36,19 @@ class SimulatedSource(CheckpointedSource):
     @property
     def idle(self) -> bool:
         """Whether there is nothing that it could do now."""
-        return self.ended or (
-            self.world.stopping.is_set() and self._barrier_due == self._barrier_sent and self._to_commit < 0
-        )
+        waits = self._to_commit < 0 and not self._is_asked
+        return self.ended or (self.world.stopping.is_set() and waits)
+
+    @property
+    def _is_asked(self) -> bool:
+        return self._is_barrier_due(final=False) or self._is_barrier_due(final=True)
 
     def move(self) -> None:
         """Do one thing that is due: commit, send a barrier, hand records over, or say that there are no more."""
         if self._to_commit >= 0:
             self._heed_commit()
-        elif self._barrier_due > self._barrier_sent:
-            self._heed_barrier()
+        elif self._is_asked:
+            self._heed_barrier(at_end=True)
         elif not self.world.stopping.is_set():
             self._read()
 
