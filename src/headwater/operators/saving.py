@@ -59,11 +59,16 @@ class Saver:
 
     def save_if_closed(self) -> Control | None:
         """Save the task for the last checkpoint of a run, once nothing comes by any channel; return the word to send on."""
-        if self.last is None or self.last.number <= self.begun or not self._channels.all_closed():
+        if self.last is None or self.saved_last or not self._channels.all_closed():
             return None
         on = self._begin(self.last)
         self._end()
         return on
+
+    @property
+    def saved_last(self) -> bool:
+        """Whether the task has saved itself for the last checkpoint of a run: what it would say now, the next run says."""
+        return self.last is not None and self.last.number <= self.begun
 
     def save_ended(self, number: int) -> dict[str, Any]:
         """Return what a checkpoint has of a task that has ended; nobody else is there any more."""

@@ -370,7 +370,7 @@ class Task:
 
     def _tick(self, deliveries: list[Delivery]) -> None:
         self.ticked = True
-        if self.operator is not None and not self.ended:
+        if self.operator is not None and not self.ended and not self.saver.saved_last:
             more = self._run_at_time(self.operator.tick, deliveries)
             if self.measure:
                 self.counters.records_out += more
