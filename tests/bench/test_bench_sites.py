@@ -9,7 +9,8 @@ import pytest
 from headwater.cli.locate import find_flow
 from headwater.data.batch import CREATED
 from headwater.flow.contract import Contract
-from headwater_bench.sites.account import Moment, Output, compared, cost, least, paid, windows_kept
+from headwater_bench.experiments.sites import decisions_on
+from headwater_bench.sites.account import Moment, Output, compared, cost, least, messages_done, paid, windows_kept
 from headwater_bench.sites.flows import RATES, Promised, write_net, write_program
 from headwater_bench.sites.pauses import Span, pauses_of, waits_of
 from headwater_bench.sites.picture import draw
@@ -153,16 +154,29 @@ def test_the_net_is_that_of_the_paper(tmp_path):
     assert net.sensors == (("messages", 0),)
 
 
+def test_messages_are_counted_by_the_lines_that_each_comes_to(tmp_path):
+    flow = Promised("stats", tmp_path, Contract(100.0, 1.0), 0.1, 0.1)
+    (tmp_path / "undisturbed.jsonl").write_text("".join(f'{{"msg":{n}}}\n' for n in (0, 1, 2, 2, 2, 3, 3, 3)))
+    done = messages_done(flow, Output(tmp_path / "out.jsonl", points=[(1.0, 1), (2.0, 2), (3.0, 5), (4.0, 8)]))
+    assert [done(at_s) for at_s in (0.5, 1.0, 2.0, 3.0, 4.0)] == [0, 1, 2, 3, 4]
+
+
+def test_a_move_that_is_told_again_once_it_was_measured_counts_once(tmp_path):
+    flow = Promised("stats", tmp_path, Contract(100.0, 1.0), 0.1, 0.1)
+    (tmp_path / "state").mkdir()
+    lines = [{"id": "a", "came": {}}, {"id": "a", "came": {"gap_s": 1}}, {"id": "b", "came": {"gap_s": 2}}]
+    (tmp_path / "state" / "journal.jsonl").write_text("".join(json.dumps(each) + "\n" for each in lines))
+    assert decisions_on(flow) == lines[1:]
+
+
 def test_the_picture_has_what_serverless_did_where_that_was_played(tmp_path):
     at = {"etl": "cloud", "stats": "edge1", "pred": None}
     moments = [Moment(1000.0 + s, at, LENT, EVERYWHERE) for s in range(20)]
-    outputs = {
-        name: (Output(tmp_path / name, points=[(m.at_s, 10 * i) for i, m in enumerate(moments)]), 2.0) for name in at
-    }
+    done = dict.fromkeys(at, lambda at_s: 5 * (at_s - 1000.0))
     beside = {"kept": 0.5, "act_s": 2.0, "arrived": {name: [5, 4, 3, 2, 1, 0] for name in at}}
     acts = [(1000.0, "cloud alone"), (1010.0, "SCAN at edge1")]
     sizes = []
     for given in (None, beside):
-        draw(moments, outputs, NEEDED, acts, given, tmp_path / "sites.png")
+        draw(moments, done, NEEDED, acts, given, tmp_path / "sites.png")
         sizes.append((tmp_path / "sites.png").read_bytes()[16:24])  # width and height
     assert sizes[0] != sizes[1]

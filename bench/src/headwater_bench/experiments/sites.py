@@ -28,7 +28,7 @@ from headwater_bench.sites.account import (
     compared,
     cost,
     least,
-    lines_a_message,
+    messages_done,
     paid,
     where,
     windows_kept,
@@ -184,7 +184,7 @@ def _answer(play: _Play, flows: list[Promised], beside: dict[str, Any] | None, o
     until_s = play.moments[-1].at_s
     windows = {flow.name: windows_kept(flow, play.outputs[flow.name], until_s) for flow in flows}
     verdicts = {flow.name: compared(flow) for flow in flows}
-    moved = {flow.name: [each for each in _journal(flow) if each["came"]] for flow in flows}
+    moved = {flow.name: [each for each in decisions_on(flow) if each["came"]] for flow in flows}
     decisions = [each for each_flow in moved.values() for each in each_flow]
     _note_pauses(play, flows, moved)
     spent = paid(play.moments, play.needed)
@@ -208,8 +208,8 @@ def _answer(play: _Play, flows: list[Promised], beside: dict[str, Any] | None, o
     }
     if output is not None:
         output.mkdir(parents=True, exist_ok=True)
-        outputs = {flow.name: (play.outputs[flow.name], lines_a_message(flow)) for flow in flows}
-        draw(play.moments, outputs, play.needed, play.acts, beside, output / "sites.png")
+        done = {flow.name: messages_done(flow, play.outputs[flow.name]) for flow in flows}
+        draw(play.moments, done, play.needed, play.acts, beside, output / "sites.png")
         rows = [
             {"at_s": round(m.at_s - play.acts[0][0], 2), **m.sites, "cost": cost(at, play.needed)}
             | {"least": least(m.lent, m.here, play.needed)}
@@ -246,9 +246,11 @@ def _flow_row(flow: Promised, windows: Kept, verdict: tuple[int, int]) -> dict[s
     return shown | {"lost": verdict[0], "twice": verdict[1]}
 
 
-def _journal(flow: Promised) -> list[dict[str, Any]]:
+def decisions_on(flow: Promised) -> list[dict[str, Any]]:
+    """Return the decisions on a flow, each as it was told last: again when it is over, and when that was measured."""
     file = flow.folder / "state" / "journal.jsonl"
-    return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+    lines = map(json.loads, file.read_text().splitlines()) if file.exists() else ()
+    return list({each["id"]: each for each in lines}.values())
 
 
 def table(answer: dict[str, Any]) -> str:

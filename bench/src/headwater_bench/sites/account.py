@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise, product
 from pathlib import Path
@@ -140,10 +140,10 @@ def _comparable_lines(path: Path) -> list[str]:
     return [re.sub(r'"result":[^,}]*', '"result":0', line) if '"kind":"MLR"' in line else line for line in lines]
 
 
-def lines_a_message(flow: Promised) -> float:
-    """Return how many lines a message comes to, in the mean."""
+def messages_done(flow: Promised, output: Output) -> Callable[[float], float]:
+    """Return what tells how many messages were done at a moment, by the lines that each comes to: later ones to more."""
     upto = _lines_upto(flow.folder / "undisturbed.jsonl")
-    return float(upto[-1]) / max(1, len(upto) - 1)
+    return lambda at_s: float(np.interp(output.at(at_s), upto, np.arange(len(upto))))
 
 
 def _lines_upto(path: Path) -> np.ndarray[tuple[int], np.dtype[np.int64]]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from headwater_bench.experiments.plots import figure
-from headwater_bench.sites.account import Moment, Output, cost, least, where
+from headwater_bench.sites.account import Moment, cost, least, where
 
 _COLOURS = {"etl": "#1f77b4", "stats": "#e0a100", "pred": "#2ca02c"}
 _PLACES = ("cloud", "edge3", "edge2", "edge1")
@@ -19,21 +19,21 @@ _LINE = "#999999"
 
 def draw(
     moments: Sequence[Moment],
-    outputs: Mapping[str, tuple[Output, float]],
+    done: Mapping[str, Callable[[float], float]],
     needed: Mapping[str, float],
     acts: Sequence[tuple[float, str]],
     beside: Mapping[str, Any] | None,
     path: Path,
 ) -> None:
-    """Draw it to a PNG file; outputs have the lines of a message, `acts` are moments and what happened then."""
+    """Draw it to a PNG file: by messages `done` up to a moment, and `acts`, which are moments and what happened then."""
     fig, axes = figure(4 if beside else 3, 1, 10, 11 if beside else 8.5)
     rows = [row[0] for row in axes]
     start_s, end_s = moments[0].at_s, moments[-1].at_s
     times, places = [m.at_s - start_s for m in moments], where(moments)  # what is about to move still runs where it was
-    for number, (name, (output, copies)) in enumerate(outputs.items()):
+    for number, (name, done_at) in enumerate(done.items()):
         edges = np.arange(start_s, end_s, 1.0)
-        lines = np.array([output.at(at_s) for at_s in edges])
-        rows[0].plot(edges[1:] - start_s, np.diff(lines) / copies, color=_COLOURS[name], label=name.upper(), lw=1.2)
+        messages = np.array([done_at(at_s) for at_s in edges])
+        rows[0].plot(edges[1:] - start_s, np.diff(messages), color=_COLOURS[name], label=name.upper(), lw=1.2)
         at = [(time, _PLACES.index(str(sites[name]))) for time, sites in zip(times, places, strict=True) if sites[name]]
         shift = 0.15 * (number - 1)
         rows[1].plot([x for x, _ in at], [y + shift for _, y in at], "s", color=_COLOURS[name], markersize=3)
