@@ -403,3 +403,37 @@ def test_memory_of_closed_windows_is_given_back():
         operator.advance(minute * 60 * S)
         sizes.append(len(operator.snapshot()))
     assert sizes[-1] <= sizes[1] + 8
+
+
+@pytest.mark.parametrize("order", ["in order", "in none"])
+def test_a_result_has_the_stamps_of_its_last_record_in_whatever_order_windows_come(order):
+    step = step_for(Tumbling("10 s"))
+    seconds = [1, 2, 3, 11, 12, 21] if order == "in order" else [11, 1, 21, 2, 12, 3]
+    keys = {1: "a", 2: "b", 3: "a", 11: "b", 12: "b", 21: "a"}
+    given_rows = [{"key": keys[s], "x": float(s), "at": s * S} for s in seconds]
+    batch = Batch.of_rows(given_rows, SCHEMA)
+    batch.stamps[:, 0], batch.stamps[:, 1] = seconds, [s * 100 for s in seconds]
+    operator = build(step)
+    assert operator.process(batch, 0) is None
+    out = operator.advance(30 * S)
+    assert isinstance(out, list)
+    [(_, results)] = out
+    told = zip(results["key"].tolist(), (results["start"] // S).tolist(), results.stamps.tolist(), strict=True)
+    assert sorted(told) == [
+        ("a", 0, [3, 300]), ("a", 20, [21, 2100]), ("b", 0, [2, 200]), ("b", 10, [12, 1200]),
+    ]  # fmt: skip
+    assert Multiset(results["total"].tolist()) == Multiset([4.0, 2.0, 23.0, 21.0])
+
+
+def test_means_of_32_bits_are_added_up_in_64():
+    schema = Schema.of({"key": str, "x": "float32", "at": "time"})
+    flow = Flow("w")
+    timed = flow.read("r", io.Items([], schema)).event_time("t", "at").key_by("key")
+    timed.window("w", Tumbling("10 s"), mean=agg.mean("x"), total=agg.sum("x")).write("out", io.Discard())
+    operator = build(flow.steps["w"])
+    values = [2.0**24] + [0.5] * 8
+    operator.process(Batch.of_rows([{"key": "a", "x": x, "at": S} for x in values], schema), 0)
+    out = operator.advance(10 * S)
+    assert isinstance(out, list)
+    [(_, results)] = out
+    assert results["mean"].tolist() == pytest.approx([(2.0**24 + 4) / 9], rel=1e-12)

@@ -101,11 +101,12 @@ def until():
     return "1970-01-01T00:25:00Z"  # second 1500
 
 
-@pytest.mark.parametrize("goes_on", ["engine", "spark"])
-def test_a_stream_goes_on_from_history(spark, tmp_path, table, rest, all_at_once, goes_on):
+@pytest.mark.parametrize(("goes_on", "read_by"), [("engine", "tasks"), ("spark", "tasks"), ("spark", "spark")])
+def test_a_stream_goes_on_from_history(spark, tmp_path, table, rest, all_at_once, goes_on, read_by):
     flow, kept = built(rest, tmp_path), tmp_path / "kept"
     said = until() if goes_on == "engine" else datetime.fromisoformat(until())
-    told = on_spark.backfill(flow, table, until=said, checkpoint=kept, sizes=SLICES)
+    given = table if read_by == "tasks" else spark.read.parquet(str(table))
+    told = on_spark.backfill(flow, given, until=said, checkpoint=kept, sizes=SLICES)
     assert told.last.records_in == UNTIL
     assert told.extra["backfill"] == {
         "done": True, "records": UNTIL, "slices": 4, "slices_done": 4, "until": "1970-01-01T00:25:00.000000Z",
@@ -187,7 +188,7 @@ def test_what_is_no_history_is_told(spark, tmp_path, table, rest):
 def test_what_a_file_says_of_its_times_is_used_to_leave_it_out(spark, tmp_path, table, rest, kind):
     flow, path = built(rest, tmp_path), str(tmp_path / "typed")
     spark.read.parquet(str(table)).selectExpr("tank", "level", f"CAST(at AS {kind}) at").write.parquet(path)
-    found = table_of(spark, path, flow, "levels", None)
+    found = table_of(spark, spark.read.parquet(path), flow, "levels", None)
     rows = found.slice(Slice((100 * SECOND, 200 * SECOND)), ("tank", "level", "at"), put_on)
     plan = rows._jdf.queryExecution().executedPlan().toString()
     assert "GreaterThanOrEqual(at,1970-01-01" in plan.partition("PushedFilters:")[2]

@@ -9,6 +9,7 @@ import pytest
 from headwater import io
 from headwater import spark as on_spark
 from headwater.data.batch import END, Batch
+from headwater.data.schema import Schema
 from headwater.data.timestamps import micros
 from headwater.errors import FlowError
 from headwater.flow.ranges import Ranges
@@ -145,3 +146,11 @@ def test_time_waits_for_a_split_that_holds_more_and_did_not_tell():
     assert in_order([told(0, (1, 10), behind=(0, 2)), told(2, (2, 20), behind=(0, 2))]).watermarks == [(LAST - 1, 10)]
     assert Envelope.unpack(told(3, (1, 2), behind=(3, 4)).pack()).split == OfSplit(3, (3, 4))
     assert Envelope.unpack(told(None, (1, 2)).pack()).split is None
+
+
+def test_what_comes_out_of_an_envelope_can_be_written():
+    sent = Batch.of({"n": [1, 2]}, Schema.of({"n": int}))
+    came = Envelope.unpack(Envelope(0, 1, sent, []).pack()).batch
+    assert came is not None
+    came["n"][0], came.stamps[1] = 5, 7
+    assert (came["n"].tolist(), came.stamps[1].tolist()) == ([5, 2], [7, 7])

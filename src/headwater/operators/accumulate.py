@@ -205,7 +205,7 @@ class _Accumulator:
             self._extend(values)
             if "high" in self.arrays:
                 np.add.at(self.arrays["high"], slots, values >> 32)
-        np.add.at(total, slots, values)
+        np.add.at(total, slots, values.astype(total.dtype, copy=False))  # of another type, tens of times slower
 
     _mean = _sum
 

@@ -75,7 +75,7 @@ class Envelope:
         if size:
             body = _codec().decompress(memoryview(frame)[start:], size)
             _, header = PREFIX.unpack_from(body)
-            batch = unpack(np.frombuffer(bytearray(memoryview(body)[PREFIX.size :]), np.uint8), header)
+            batch = unpack(np.frombuffer(memoryview(body)[PREFIX.size :], np.uint8), header)  # nobody else has it
         told = [(place, watermark) for place, watermark in watermarks]
         return cls(sender, emitted_ns, batch, told, said, count, None if split is None else _of_split(*split))
 

@@ -6,13 +6,15 @@ anything is read, so that a slice that has to be read once more has the same rec
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-from headwater.data.batch import Batch
+import numpy as np
+
 from headwater.data.schema import Schema
 from headwater.errors import FlowError, listed, suggestion
 from headwater.flow.flow import Flow
@@ -20,6 +22,8 @@ from headwater.io.delta import FOLDER
 from headwater.io.delta.log import DeltaTable, Folder, TablePlace
 from headwater.spark.envelope import ROW
 from headwater.spark.frames import SQL, check_columns, event_time_of, named
+from headwater.spark.in_order import AT, in_order
+from headwater.spark.parquet_files import ParquetFiles, files_of
 from headwater.spark.storage import Storage
 
 if TYPE_CHECKING:
@@ -28,10 +32,14 @@ if TYPE_CHECKING:
     from headwater.spark.sources.data_source import Prefix
 
 PIECE = 2**19  #: records of a piece, about
-_TAKEN = 2**16  #: records that steps are given at once
 _SAMPLED = 1_000  #: records of a piece by which it is told where that ends
-_AT, _PART = "_headwater_at", "_headwater_part"
+_PART = "_headwater_part"
 _FORMATS = {".csv": "csv", ".json": "json", ".jsonl": "json", ".ndjson": "json", ".orc": "orc"}
+
+
+#: tells, of a moment and how many records a piece has: how many there are up to the moment, it or the one behind the last
+#: record, and where pieces begin
+Planner = Callable[[int | None, int], tuple[int, int, list[int]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +49,7 @@ class Table:
     rows: DataFrame
     time: str
     schema: Schema  #: of the source
+    files: ParquetFiles | None = None  #: where tasks can read them without Spark
 
     def at(self) -> Column:
         """Return the time of a row in microseconds."""
@@ -57,9 +66,11 @@ class Table:
         """Return the rows of a stage that reads one slice."""
         from pyspark.sql import functions as F
 
-        placed = self.rows.where(self._held(edges)).select(*map(named, columns), self.at().alias(_AT))
-        pieces = placed.select("*", edges.piece(F.col(_AT)).alias(_PART)).repartitionById(edges.pieces, F.col(_PART))
-        return pieces.mapInArrow(_in_order(self.schema.only(columns), prefix), ROW)
+        if self.files is not None and self.files.is_read_well(edges.edges, edges.pieces * PIECE):
+            return self.files.rows(self.rows.sparkSession, edges.edges, self.schema.only(columns), prefix)
+        placed = self.rows.where(self._held(edges)).select(*map(named, columns), self.at().alias(AT))
+        pieces = placed.select("*", edges.piece(F.col(AT)).alias(_PART)).repartitionById(edges.pieces, F.col(_PART))
+        return pieces.mapInArrow(_reader(self.schema.only(columns), prefix), ROW)
 
     def _held(self, edges: Slice) -> Column:
         """Say whether a row is in a slice, by the column itself: Spark then leaves out files that have no such times."""
@@ -116,7 +127,16 @@ def table_of(spark: SparkSession, given: Any, flow: Flow, source: str, time: str
         raise FlowError(
             f"{what} has no column {column!r}; columns are {listed(rows.columns)}{suggestion(column, rows.columns)}"
         )
-    return Table(rows, column, schema)
+    return Table(rows, column, schema, _files(given, schema, column))
+
+
+def _files(given: Any, schema: Schema, time: str) -> ParquetFiles | None:
+    """Return the files of a table that tasks can read by themselves."""
+    if hasattr(given, "isStreaming") or "://" in str(given):
+        return None
+    path = Path(str(given)).absolute()
+    is_parquet = _FORMATS.get(path.suffix, "parquet") == "parquet"
+    return files_of(path, schema, time) if is_parquet and path.exists() else None
 
 
 def _read(spark: SparkSession, address: str, schema: Schema, time: str) -> DataFrame:
@@ -155,69 +175,61 @@ def sliced(tables: Mapping[str, Table], until_us: int | None, slice_records: int
 
     Where none is said, it is that behind the last record: what is written later is the stream's to bring.
     """
-    from pyspark.sql import functions as F
-
-    frames = [table.rows.select(table.at().alias(_AT)) for table in tables.values()]
-    times = frames[0]
-    for frame in frames[1:]:
-        times = times.union(frame)
-    if until_us is not None:
-        times = times.where(F.col(_AT).isNull() | (F.col(_AT) < until_us))
-    count, last = times.agg(F.count(F.lit(1)), F.max(_AT)).first()
-    until = until_us if until_us is not None else 0 if last is None else last + 1
-    pieces = max(1, -(-count // min(PIECE, slice_records)))
-    edges: list[int] = []
-    if pieces > 1:
-        share = _SAMPLED * pieces / count
-        some = times if share >= 1 else times.sample(fraction=share, seed=7)
-        places = [i / pieces for i in range(1, pieces)]
-        [found] = some.agg(F.percentile_approx(_AT, places, 100 * pieces)).first()
-        edges = sorted(set(found or []))
+    files = [table.files for table in tables.values() if table.files is not None]
+    tell = _told_by_files(files) if len(files) == len(tables) else _told_by_spark(tables)
+    count, until, edges = tell(until_us, min(PIECE, slice_records))
     bounds: list[int | None] = [None, *(edge for edge in edges if edge < until), until]
     each = max(1, slice_records // min(PIECE, slice_records))
     starts = range(0, len(bounds) - 1, each)
     return [Slice(tuple(bounds[start : start + each + 1])) for start in starts], count, until
 
 
-def _in_order(schema: Schema, prefix: Prefix) -> Callable[[Iterator[Any]], Iterator[Any]]:
+def _told_by_files(tables: Sequence[ParquetFiles]) -> Planner:
+    def tell(until_us: int | None, piece: int) -> tuple[int, int, list[int]]:
+        every = max(1, min(piece, sum(files.count for files in tables)) // _SAMPLED)
+        counts, times = zip(*(files.times(until_us, every) for files in tables), strict=True)
+        count, some = sum(counts), np.sort(np.concatenate(times))
+        until = until_us if until_us is not None else int(some[-1]) + 1 if len(some) else 0
+        pieces = max(1, -(-count // piece))
+        return count, until, sorted({int(some[len(some) * i // pieces]) for i in range(1, pieces) if len(some)})
+
+    return tell
+
+
+def _told_by_spark(tables: Mapping[str, Table]) -> Planner:
+    from pyspark.sql import functions as F
+
+    def tell(until_us: int | None, piece: int) -> tuple[int, int, list[int]]:
+        frames = [table.rows.select(table.at().alias(AT)) for table in tables.values()]
+        times = reduce(lambda a, b: a.union(b), frames)
+        if until_us is not None:
+            times = times.where(F.col(AT).isNull() | (F.col(AT) < until_us))
+        count, last = times.agg(F.count(F.lit(1)), F.max(AT)).first()
+        until = until_us if until_us is not None else 0 if last is None else last + 1
+        pieces = max(1, -(-count // piece))
+        if pieces == 1:
+            return count, until, []
+        share = _SAMPLED * pieces / count
+        some = times if share >= 1 else times.sample(fraction=share, seed=7)
+        places = [i / pieces for i in range(1, pieces)]
+        [found] = some.agg(F.percentile_approx(AT, places, 100 * pieces)).first()
+        return count, until, sorted(set(found or []))
+
+    return tell
+
+
+def _reader(schema: Schema, prefix: Prefix) -> Callable[[Iterator[Any]], Iterator[Any]]:
     def read(tables: Iterator[Any]) -> Iterator[Any]:
         import pyarrow as pa
 
-        from headwater.io.arrow import batch_of
         from headwater.spark.sources.data_source import in_arrow
 
         found = [table for table in tables if table.num_rows]
         if not found:
             return in_arrow(iter(()))
         number = found[0].column(_PART)[0].as_py()
-        rows = _sorted(pa.Table.from_batches(found))
+        rows = pa.Table.from_batches(found).drop_columns([_PART])
         found.clear()
-
-        def put_out() -> Iterator[tuple[int, Batch]]:
-            for part in rows.combine_chunks().to_batches(max_chunksize=_TAKEN):
-                yield 0, batch_of(part, schema)
-
-        return in_arrow(prefix(number, put_out()))
+        return in_order(number, rows, schema, prefix)
 
     return read
-
-
-def _sorted(rows: Any) -> Any:
-    """Sort rows by time; those of one moment by all their columns, so that the order is always the same."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    rows = rows.drop_columns([_PART])
-    ordered = _by(rows, [_AT])
-    times = ordered.column(_AT)
-    if not pc.any(pc.equal(times[1:], times[:-1])).as_py() and times.null_count < 2:
-        return ordered
-    others = [field.name for field in rows.schema if field.name != _AT and not pa.types.is_nested(field.type)]
-    return _by(rows, [_AT, *others])
-
-
-def _by(rows: Any, columns: list[str]) -> Any:
-    import pyarrow.compute as pc
-
-    keys = [(name, "ascending") for name in columns]
-    return rows.take(pc.sort_indices(rows, sort_keys=keys))
