@@ -7,20 +7,19 @@ A page of another origin cannot act: there is no CORS, and a request with anothe
 from __future__ import annotations
 
 import hmac
-import io
 import ipaddress
 import logging
 import socket
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qsl
 
 from headwater import __version__
 from headwater.errors import RunError, one_line
-from headwater.io.http.deadline import TimelyReader
+from headwater.io.http.deadline import TimelyHandler
 from headwater.origin import is_ours, is_same
 from headwater.serve.routes import JSON, ROUTES, RefusalError, Request, Response, Route, answer_request, document
 
@@ -99,25 +98,13 @@ class Server(ThreadingHTTPServer):
         log.debug("a connection broke", exc_info=True)
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(TimelyHandler):
     server: Server
     protocol_version = "HTTP/1.1"
     server_version, sys_version = f"headwater/{__version__}", ""
     timeout = _SILENCE_S
 
-    def setup(self) -> None:
-        """Read the connection by way of what knows how long that may take."""
-        super().setup()
-        self.rfile.close()
-        self._timely = TimelyReader(self.connection, self.timeout)
-        self.rfile = io.BufferedReader(self._timely)
-
-    def handle_one_request(self) -> None:
-        """Wait for a request, from now on for so long."""
-        self._timely.begin()
-        super().handle_one_request()
-
-    def do_GET(self) -> None:
+    def do_GET(self) -> None:  # noqa: N802  # the library's name
         self._answer()
 
     do_HEAD = do_POST = do_PUT = do_PATCH = do_DELETE = do_OPTIONS = do_GET  # noqa: N815  # the library's names
@@ -164,7 +151,7 @@ class _Handler(BaseHTTPRequestHandler):
             raise RefusalError(413, f"more than {_LARGEST_BODY} bytes cannot be sent")
         if length and self.headers.get_content_type() != JSON:
             raise RefusalError(415, f"what is sent should be {JSON}")
-        self._timely.allow(0 if in_time else length)
+        self.timely.allow(0 if in_time else length)
         return self.rfile.read(length)
 
     def _check_host(self) -> None:

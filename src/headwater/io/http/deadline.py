@@ -5,7 +5,8 @@ from __future__ import annotations
 import io
 import socket
 import time
-from typing import Any
+from http.server import BaseHTTPRequestHandler
+from typing import Any, ClassVar
 
 _SLOWEST = 1000  #: bytes a second of a body: a gateway behind a narrow link should get through
 
@@ -39,3 +40,21 @@ class TimelyReader(io.RawIOBase):
             return self._connection.recv_into(buffer)
         finally:
             self._connection.settimeout(self._seconds)  # for what is answered
+
+
+class TimelyHandler(BaseHTTPRequestHandler):
+    """Answers requests that come within `timeout` seconds each; `timely` gives one more time for its body."""
+
+    timeout: ClassVar[float]
+
+    def setup(self) -> None:
+        """Read the connection by way of what knows how long that may take."""
+        super().setup()
+        self.rfile.close()
+        self.timely = TimelyReader(self.connection, self.timeout)
+        self.rfile = io.BufferedReader(self.timely)
+
+    def handle_one_request(self) -> None:
+        """Wait for a request, from now on for so long."""
+        self.timely.begin()
+        super().handle_one_request()

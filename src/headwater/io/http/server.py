@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import hmac
-import io
 import logging
 import socket
 import ssl
 from contextlib import suppress
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler
 from socketserver import TCPServer, ThreadingMixIn
 from threading import Lock, Thread
 from typing import Any
@@ -18,7 +16,7 @@ import msgspec
 
 from headwater.errors import InputError
 from headwater.io.http.body import Bodies, Body
-from headwater.io.http.deadline import TimelyReader
+from headwater.io.http.deadline import TimelyHandler
 from headwater.io.http.inbox import Inbox, Outcome
 from headwater.io.http.webhook import Webhook
 from headwater.origin import is_ours, is_same
@@ -154,24 +152,12 @@ class _RefusedError(Exception):
         self.unfit: list[dict[str, Any]] = []
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(TimelyHandler):
     protocol_version, server_version, sys_version = "HTTP/1.1", "headwater", ""
     timeout, disable_nagle_algorithm = _IDLE_S, True
     server: _Listener
 
-    def setup(self) -> None:
-        """Read the connection by way of what knows how long that may take."""
-        super().setup()
-        self.rfile.close()
-        self._timely = TimelyReader(self.connection, self.timeout)
-        self.rfile = io.BufferedReader(self._timely)
-
-    def handle_one_request(self) -> None:
-        """Wait for a request, from now on for so long."""
-        self._timely.begin()
-        super().handle_one_request()
-
-    def do_POST(self) -> None:
+    def do_POST(self) -> None:  # noqa: N802  # the library's name
         """Take records, and answer when that is done."""
         reserved = 0
         try:
@@ -181,7 +167,7 @@ class _Handler(BaseHTTPRequestHandler):
             if not self.server.reserve(reserved):
                 reserved = 0
                 raise _RefusedError(429, "too much waits for the flow; send it again later", ends=True, Retry_After="1")
-            self._timely.allow(reserved)
+            self.timely.allow(reserved)
             body = self._chunks() if size is None else self._read(size)
             self._take(body)
         except _RefusedError as refusal:
