@@ -9,6 +9,13 @@ from headwater_bench.experiments import backfill as bench
 ROWS = 24_000
 
 
+def test_what_lasts_less_than_a_look_has_its_memory_too(spark):
+    java = bench._java()
+    with bench.Memory(java) as seen:
+        spark.range(4).mapInArrow(lambda batches: batches, "id long").collect()
+    assert min(seen.python_mb, seen.java_mb, seen.driver_mb) > 0
+
+
 @pytest.mark.thorough
 def test_history_is_told_over_the_better_of_two_programs(spark, monkeypatch, tmp_path):
     monkeypatch.setattr(bench, "_FEW", ROWS)

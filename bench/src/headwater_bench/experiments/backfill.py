@@ -246,19 +246,23 @@ class Memory(AbstractContextManager["Memory"]):
         self.java_mb = self.python_mb = self.driver_mb = 0.0
 
     def __enter__(self) -> Memory:
-        self._thread = Thread(target=self._look, daemon=True)
+        self._thread = Thread(target=self._watch, daemon=True)
         self._thread.start()
         return self
 
     def __exit__(self, *raised: object) -> None:
         self._over.set()
         self._thread.join()
+        self._look()  # whatever ran for less than a period is still there: Spark keeps its Python processes for a minute
+
+    def _watch(self) -> None:
+        while not self._over.wait(0.5):
+            self._look()
 
     def _look(self) -> None:
-        while not self._over.wait(0.5):
-            self.driver_mb = max(self.driver_mb, private_mb(os.getpid()))
-            self.java_mb = max(self.java_mb, private_mb(self._java))
-            self.python_mb = max(self.python_mb, sum(map(_mb, python_processes(self._java))))
+        self.driver_mb = max(self.driver_mb, private_mb(os.getpid()))
+        self.java_mb = max(self.java_mb, private_mb(self._java))
+        self.python_mb = max(self.python_mb, sum(map(_mb, python_processes(self._java))))
 
 
 def _mb(pid: int) -> float:
