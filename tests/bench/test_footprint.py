@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from headwater_bench.experiments import footprint as bench
-from waiting import PATIENCE_S
+from waiting import PATIENCE_S, wait_until
 
 
 @pytest.fixture
@@ -64,5 +64,6 @@ def test_a_cache_is_removed_once_nobody_compiles_for_it_any_more():
         assert list(Path(cache).iterdir()) == []
         environment = os.environ | {"HEADWATER_CACHE": cache}
         process = subprocess.Popen([sys.executable, "-c", code, cache], env=environment, start_new_session=True)
+        wait_until(lambda: bench._has_cache(Path(f"/proc/{process.pid}"), cache), "a process with an environment")
     assert process.wait(PATIENCE_S) == 0  # all that it wrote had a folder
     assert not Path(cache).exists()

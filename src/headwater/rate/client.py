@@ -16,7 +16,7 @@ import msgspec
 
 from headwater.errors import RateError
 from headwater.rate import process
-from headwater.rate.home import LOG, SOCKET, folder
+from headwater.rate.home import LOG, LONGEST_FOLDER, SOCKET, folder
 from headwater.rate.messages import Board, Reply, Request, Status, line, reply
 from headwater.rate.peer import peer
 from headwater.rate.resident import started
@@ -122,6 +122,11 @@ def connected(home: Path) -> socket.socket | None:
 
 def _started(home: Path) -> socket.socket:
     """Start a supervisor that outlives this process, and return a line to it."""
+    if (length := len(os.fsencode(home))) > LONGEST_FOLDER:
+        raise RateError(
+            f"the sockets in {home} would have longer names than systems take: that of the folder has {length} bytes, "
+            f"expected at most {LONGEST_FOLDER}; name a shorter one in HEADWATER_RUNTIME"
+        )
     # found where we have found it, but behind the system's own modules: a flow beside us may be called as one of those
     code = "import sys; sys.path += sys.argv[2:]; from headwater.rate.supervisor import main; main()"
     arguments = [str(IDLE_S), *filter(None, sys.path)]

@@ -8,6 +8,8 @@ from errno import EAGAIN
 from pathlib import Path
 
 SOCKET, LOCK, BOOK, LOG = "supervisor.sock", "supervisor.lock", "ledger.json", "supervisor.log"
+LONGEST_FOLDER = 107 - len("/lanes-00000000.sock")
+"""Bytes of the name of a runtime folder: the system has 107 for a socket's, and this is the longest one in it."""
 
 
 MACHINE = Path("/run/headwater")

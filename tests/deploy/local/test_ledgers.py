@@ -2,12 +2,14 @@
 
 import os
 import signal
+import tempfile
 
 import pytest
 
 from headwater import Contract
 from headwater.deploy.local import ledgers
 from headwater.deploy.local.ledgers import ledger_of, remove_ledger
+from headwater.errors import RateError
 from headwater.rate import process
 from headwater.rate.client import Client
 from headwater.rate.messages import Ask
@@ -18,13 +20,14 @@ from waiting import wait_until
 @pytest.fixture
 def home(tmp_path, monkeypatch):
     """Return a ledger with a promise in it, of this process."""
-    monkeypatch.setenv("HEADWATER_RUNTIME", str(tmp_path / "run"))
-    found = ledger_of(tmp_path / "barn")
-    client = Client(found)
-    client.say(Ask("tanks", Contract(100.0), 0.1, best_effort=True))
-    client.close()
-    yield found
-    remove_ledger(found)
+    with tempfile.TemporaryDirectory() as runtime:  # for sockets the names of pytest's folders are too long
+        monkeypatch.setenv("HEADWATER_RUNTIME", runtime)
+        ledger = ledger_of(tmp_path / "barn")
+        client = Client(ledger)
+        client.say(Ask("tanks", Contract(100.0), 0.1, best_effort=True))
+        client.close()
+        yield ledger
+        remove_ledger(ledger)
 
 
 def test_it_is_removed_with_the_supervisor_that_keeps_it_and_those_of_others_stay(home, tmp_path):
@@ -51,3 +54,11 @@ def test_one_whose_supervisor_does_not_end_stays_and_is_told(home, monkeypatch, 
     finally:
         os.kill(pid, signal.SIGCONT)
         wait_until(lambda: process.began(pid) is None, "its end")
+
+
+def test_a_folder_whose_sockets_would_have_too_long_names_is_told_before_anything_starts(tmp_path):
+    home = tmp_path / ("long" * 30)
+    home.mkdir()
+    with pytest.raises(RateError, match=r"has \d+ bytes, expected at most 87; name a shorter one in HEADWATER_RUNTIME"):
+        Client(home).say(Ask("tanks", Contract(100.0), 0.1, best_effort=True))
+    assert list(home.iterdir()) == []
