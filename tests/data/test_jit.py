@@ -134,6 +134,7 @@ def test_processes_that_start_together_give_the_same_answer_and_leave_a_whole_ca
     assert not list(loops.glob("cache/kernels/*/.writing-*"))
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(BY_NUMBA, reason="files are Numba's own: see the test of those below")
 def test_a_damaged_file_of_the_cache_is_compiled_anew(compiled):
     (file,) = kept(compiled)
@@ -294,6 +295,7 @@ def test_where_only_numba_can_load_machine_code_a_kernel_is_compiled_once_per_ma
     assert not list(loops.glob("**/*.nb*")), "nothing is written beside the source, which may be read-only"
 
 
+@pytest.mark.thorough
 def test_a_damaged_file_that_only_numba_could_load_is_compiled_anew(loops, compiled_for_numba):
     shutil.copytree(compiled_for_numba[0] / "cache", loops / "cache")
     (file,) = kept(loops)

@@ -111,7 +111,10 @@ def moves_in(tmp_path, policy, cores, others, seconds=1800):
     return decisions
 
 
-@pytest.mark.parametrize("policy", ["min-cost", "min-latency", "near-sources"])
+@pytest.mark.parametrize(
+    "policy",
+    ["min-cost", *(pytest.param(name, marks=pytest.mark.thorough) for name in ("min-latency", "near-sources"))],
+)
 def test_a_flow_does_not_flee_from_its_own_load(tmp_path, policy):
     assert len(moves_in(tmp_path, policy, 0.66, lambda site, second: 0.05)) <= 1
 
@@ -131,6 +134,7 @@ def test_a_flow_that_others_crowd_out_moves_once_for_gain_and_says_why(tmp_path)
     assert was > 1.0 > would_be
 
 
+@pytest.mark.thorough
 def test_load_that_goes_from_site_to_site_moves_a_flow_no_oftener_than_it_may_rest(tmp_path):
     def chasing(site, second):
         return 0.7 * ((second // 100) % 2 == (site == "edge1"))

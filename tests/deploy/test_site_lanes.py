@@ -4,6 +4,8 @@ import json
 import os
 import signal
 
+import pytest
+
 from headwater import engine
 from headwater.cli.locate import find_flow
 from headwater.processes import children
@@ -105,6 +107,7 @@ def test_lanes_of_a_part_are_killed_and_nothing_is_lost(commands, tmp_path):
     assert as_one_engine_has_it(tmp_path)
 
 
+@pytest.mark.thorough
 def test_steps_move_between_parts_of_other_numbers_of_lanes(commands, tmp_path):
     for name in ("farm", "one", "many"):
         (tmp_path / name).mkdir()
@@ -136,6 +139,7 @@ def moved(commands, to):
     return "are not here" not in commands.run("move", *MOVE, to, "--within", "180s", code=None)
 
 
+@pytest.mark.thorough
 def test_a_site_that_is_started_with_other_lanes_shares_its_part_out_anew(commands, tmp_path):
     plan = farm(tmp_path)
     for name in ("barn", "shed"):

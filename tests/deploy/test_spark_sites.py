@@ -113,6 +113,7 @@ def protected(runtime, pid):
     return False
 
 
+@pytest.mark.thorough
 @pytest.mark.spark
 def test_a_policy_moves_a_promised_step_to_spark_and_back_as_its_price_is_by_the_hour(
     commands_of_one_ledger, runtime, tmp_path

@@ -329,6 +329,7 @@ def test_two_lanes_are_had_from_a_terminal_too_where_it_is_shown_that_they_are_a
     assert json.loads(out)["promise"]["lanes"] == 2
 
 
+@pytest.mark.thorough
 @several
 def test_one_of_several_lanes_that_dies_without_a_checkpoint_has_all_of_them_start_again(numbers, home, tmp_path):
     demand(2.4).write(tmp_path / "two.json")  # by which 500/s want 1.2 cores

@@ -79,6 +79,7 @@ def test_more_than_a_lane_may_have_is_kept_by_two_with_the_results_of_one(split,
     assert board(home).lanes == []
 
 
+@pytest.mark.thorough
 @several
 def test_the_windows_in_which_one_of_the_lanes_died_say_so(split, home, tmp_path, undisturbed):
     running, pids = split(1.2, 400, tmp_path / "kept")

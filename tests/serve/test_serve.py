@@ -171,6 +171,7 @@ def test_flows_of_the_same_name_have_metrics_of_their_own_by_their_files(serving
     assert set(map(frozenset, by_metric.values())) == {frozenset({"north", "south"})}  # so that they can be joined
 
 
+@pytest.mark.thorough
 def test_a_file_whose_import_does_not_end_is_told_and_ended_and_tried_again(serving, alive):
     serving.write("endless", "import time\ntime.sleep(1000)\n", "import_within = 7.0")
     serving.start(ready=False)
@@ -269,6 +270,7 @@ def test_a_change_that_seems_right_and_does_not_start_leaves_the_flow_as_it_was(
     assert found == list(range(len(found)))
 
 
+@pytest.mark.thorough
 def test_of_two_flows_that_write_one_file_the_second_is_refused(serving, tmp_path):
     out = tmp_path / "out.jsonl"
     beats = BEAT.replace("io.Discard()", f"io.JsonLines({str(out)!r})")
@@ -382,6 +384,7 @@ def test_a_second_signal_does_not_wait(serving, alive):
     assert not alive(hangs)
 
 
+@pytest.mark.thorough
 def test_a_promised_flow_is_served_with_its_promise_and_keeps_its_dead_letters(serving):
     broken = BEAT.replace(".write(", '.map("odd", lambda r: {"n": 1 // (r["n"] % 100)}, out={"n": int}).write(')
     serving.write("beat", broken, "promise = '200/s'\nbest_effort = true")
@@ -395,6 +398,7 @@ def test_a_promised_flow_is_served_with_its_promise_and_keeps_its_dead_letters(s
     assert serving.stop() == 0
 
 
+@pytest.mark.thorough
 def test_the_process_of_a_flow_that_does_not_notice_that_its_server_is_gone_is_ended_by_the_next(
     serving, tmp_path, alive
 ):

@@ -156,6 +156,7 @@ def test_who_only_looks_whether_spark_works_leaves_nothing_at_work():
     assert said == [["asked", "asked", "started"], ["asked"]]
 
 
+@pytest.mark.thorough
 @pytest.mark.spark
 def test_a_checkup_starts_nothing_that_outlives_it(tmp_path, monkeypatch):
     for kept in java.cache_folder().glob("*"):

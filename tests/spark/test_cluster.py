@@ -44,6 +44,7 @@ listed.write("list out", io.Csv(OUT / "list.csv"))
 '''
 
 
+@pytest.mark.thorough
 def test_a_flow_runs_on_a_standalone_cluster(tmp_path, monkeypatch):
     for name in ("near", "far"):
         (tmp_path / name).mkdir()

@@ -61,6 +61,7 @@ def java_of(pid):
     return java
 
 
+@pytest.mark.thorough
 def test_a_java_that_is_killed_ends_the_run_with_one_line(running):
     process, java, said = running
     os.kill(java, signal.SIGKILL)
@@ -70,6 +71,7 @@ def test_a_java_that_is_killed_ends_the_run_with_one_line(running):
     assert "Traceback" not in said.read_text()
 
 
+@pytest.mark.thorough
 def test_a_java_that_hangs_does_not_keep_a_user_from_ending_the_run(running):
     process, java, said = running
     os.kill(java, signal.SIGSTOP)

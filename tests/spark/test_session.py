@@ -230,6 +230,7 @@ flow.read("ticks", io.Generate(make, {"n": int}, 300)).write("out", io.Discard()
 """
 
 
+@pytest.mark.thorough
 def test_what_breaks_a_run_is_all_that_is_said_of_it(tmp_path):
     (tmp_path / "broken.py").write_text(BROKEN)
     main = "from headwater.cli import main; main()"
@@ -253,6 +254,7 @@ def _no_spark():
     raise RunError("Spark needs Java 17 or newer, but there is none on this machine")
 
 
+@pytest.mark.thorough
 def test_a_machine_on_which_python_starts_slowly_gets_another_chance(spark, monkeypatch, tmp_path, caplog):
     """Spark waits for 10 s, which no setting changes, for the process that plans what is read."""
     slow, once = tmp_path / "python", tmp_path / "once"

@@ -25,6 +25,7 @@ def settings_in(command):
     return dict(command[at + 1].split("=", 1) for at, word in enumerate(command) if word == "--conf")
 
 
+@pytest.mark.thorough
 def test_the_program_for_the_driver_runs_the_flow(spark, tmp_path, typed, monkeypatch, capsys):
     (tmp_path / "evens_flow.py").write_text(FLOW.replace("{out!r}", repr(str(tmp_path / "out.jsonl"))))
     command = [
