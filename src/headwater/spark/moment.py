@@ -46,7 +46,7 @@ def moment_of(folder: Path, flow: Flow, *, ended: bool = False) -> Moment:
     buckets = checkpoint.buckets()
     layout = cut(flow, buckets or 1)
     checkpoint.check(flow, buckets, ended=ended)
-    batch, taken = checkpoint.committed(), checkpoint.taken()
+    batch, taken = checkpoint.committed(), checkpoint.takeover()
     if batch < 0 and taken is None:
         raise RunError(f"no micro-batch of checkpoint {folder} is done yet: there is nothing to go on from")
     part = batch if taken is None else taken.after if batch < 0 else taken.first + batch
@@ -217,7 +217,7 @@ def _open_source(moment: Moment, checkpoint: Checkpoint, flow: Flow, name: str, 
     offset = checkpoint.offsets(flow, batch).get(name)
     try:
         if native is not None:
-            taken = checkpoint.taken()
+            taken = checkpoint.takeover()
             lines = checkpoint.lines(flow, batch).get(name, ["-"])
             known = taken is not None and lines[0] == "-"
             moment.positions[name] = taken.offsets[name]["position"] if known else native.position_in(lines)  # type: ignore[union-attr]

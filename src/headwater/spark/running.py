@@ -124,7 +124,7 @@ class SparkRun:
         self._rows_read = RowsRead(self.flow, self._heads)
         self.tally = Tally(self.flow, self.options.on_written, self._heads)
         self.tally.ended |= self._have_ended()  # which nobody says again
-        taken = self.checkpoint.taken()
+        taken = self.checkpoint.takeover()
         self._sinks = self._opened_sinks(taken)
         self.layout.stagings = self._sinks.stagings()
         self.layout.seeds = "" if taken is None else str(self.checkpoint.seeds)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def states_of(checkpoint: Checkpoint, layout: Layout, batch: int) -> dict[int, bytes]:
     """Return the state of each bucket behind a micro-batch, as its executor saved it; those without any are left out."""
     found: dict[int, bytes] = {}
-    if checkpoint.taken() is not None:
+    if checkpoint.takeover() is not None:
         found = {bucket: seed_of(checkpoint.seeds, bucket) for bucket in _buckets(layout)}
     if batch >= 0 and layout.levels:
         spark = session()

@@ -127,8 +127,8 @@ class Sinks:
             start = time.perf_counter_ns()
             try:
                 refused: Refused = {}
-                if envelope.said:
-                    self._staged[name].stage(envelope.said)
+                if envelope.words:
+                    self._staged[name].stage(envelope.words)
                 else:
                     refused = self._open[name].write(batch) or {}
             except Exception as error:
