@@ -152,7 +152,7 @@ class Checkpoint:
         """Return the last micro-batch that is done, -1 before the first."""
         return max(self._numbers("commits"), default=-1)
 
-    def begun(self) -> int:
+    def last_begun(self) -> int:
         """Return the last micro-batch that has begun, -1 before the first; sinks may have it though it is not done."""
         return max(self._begun_batches(), default=-1)
 

@@ -159,7 +159,7 @@ class _Translation:
             raise NotNativeError(f"{expr}: Spark has no type for {kind!r}")
         match expr:
             case Named(name):
-                column = self._named(name)
+                column = self._by_name(name)
                 # a whole number of Spark's may have fewer bits; a cast to what it is costs nothing
                 return self.F.unix_micros(column) if name in self._columns.timestamps else _cast(column, kind)
             case Literal(value):
@@ -168,7 +168,7 @@ class _Translation:
                 return self._call(expr)
         raise NotNativeError(f"{expr} is no expression")
 
-    def _named(self, name: str) -> Any:
+    def _by_name(self, name: str) -> Any:
         return self.F.col("`" + name.replace("`", "``") + "`")
 
     def _call(self, call: Call) -> Any:
@@ -179,7 +179,7 @@ class _Translation:
         if name == "cast":
             return self._converted(call, kinds[0], call.type_in(self._schema))
         if name in ("fill_null", "coalesce", "when"):
-            return self._chosen(call, call.type_in(self._schema))
+            return self._choice(call, call.type_in(self._schema))
         if name in ("length", "contains", "starts_with", "ends_with", "replace", "substring"):
             return self._of_text(call)
         if name in ("is_null", "is_nan", "is_in"):
@@ -211,9 +211,9 @@ class _Translation:
         """Return a timestamp and a constant beside it as two timestamps, which is what sources can compare."""
         match call.args:
             case (Named(name), Literal(int(value))) if name in self._columns.timestamps:
-                return self._named(name), self.F.timestamp_micros(self.F.lit(value))
+                return self._by_name(name), self.F.timestamp_micros(self.F.lit(value))
             case (Literal(int(value)), Named(name)) if name in self._columns.timestamps:
-                return self.F.timestamp_micros(self.F.lit(value)), self._named(name)
+                return self.F.timestamp_micros(self.F.lit(value)), self._by_name(name)
         return None
 
     def _compared(self, call: Call) -> Any:
@@ -294,7 +294,7 @@ class _Translation:
             )
         return column.isin([arg.value for arg in call.args[1:] if isinstance(arg, Literal)])
 
-    def _chosen(self, call: Call, kind: Type) -> Any:
+    def _choice(self, call: Call, kind: Type) -> Any:
         args = [self._column(arg) for arg in call.args]
         if call.name == "when":
             return self.F.when(args[0], _cast(args[1], kind)).otherwise(_cast(args[2], kind))

@@ -114,9 +114,9 @@ def check_columns(rows: DataFrame, schema: Schema, what: str) -> None:
 def _check_frame(rows: object, what: str) -> None:
     if not hasattr(rows, "isStreaming"):
         package = type(rows).__module__.partition(".")[0]
-        got = type(rows).__name__ if package == "builtins" else f"{type(rows).__name__} of {package}"
+        text = type(rows).__name__ if package == "builtins" else f"{type(rows).__name__} of {package}"
         mend = "; make one of it: session.createDataFrame(…)" if package in ("pandas", "pyarrow") else ""
-        raise FlowError(f"{what} must be a DataFrame of Spark's; got {got}{mend}")
+        raise FlowError(f"{what} must be a DataFrame of Spark's; got {text}{mend}")
 
 
 def _schema_of(rows: DataFrame, what: str) -> Schema:

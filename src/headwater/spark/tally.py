@@ -133,8 +133,8 @@ class Tally:
             span_ns = time.perf_counter_ns() - self._began_ns
             steps = {name: _at(step, span_ns) for name, step in self._steps.items()}
             self._in_heads(steps)
-            for kept in self._state.values():
-                for name, size in kept.items():
+            for sizes in self._state.values():
+                for name, size in sizes.items():
                     steps[name].state_bytes += size
             sources = [name for name, step in self._flow.steps.items() if step.is_source]
             sinks = [name for name, step in self._flow.steps.items() if step.is_sink]

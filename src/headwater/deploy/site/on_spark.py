@@ -68,14 +68,14 @@ def _finish(flow: Flow, folder: Path, master: str | None, settings: Mapping[str,
     from headwater.spark.checkpoint import Checkpoint
 
     checkpoint = Checkpoint(folder)
-    begun = checkpoint.begun()
-    if checkpoint.committed() >= begun:
+    last_begun = checkpoint.last_begun()
+    if checkpoint.committed() >= last_begun:
         return
     for step in flow.steps.values():
         if isinstance(step.kind, Write) and isinstance(step.kind.sink, Outlet):
             step.kind.sink.linger_s = 0.0  # who is to take it may stand still, too
     run = spark.start(flow, master=master, settings=settings, checkpoint=folder)
-    while not (checkpoint.is_committed(begun) or run.wait(_LOOK_S)):
+    while not (checkpoint.is_committed(last_begun) or run.wait(_LOOK_S)):
         pass
     run.stop()
     run.wait()
