@@ -89,9 +89,9 @@ def _is_over(home: FlowHome) -> bool:
 
 def _fresh(flow: Flow, checkpoint: Path) -> list[str]:
     """Return the steps that a part begins with: bridges are others after each cut."""
-    found = Store(checkpoint).latest()
-    known = {} if found is None else found.content["steps"]
-    return [name for name in flow.steps if name not in known]
+    latest = Store(checkpoint).latest()
+    steps = {} if latest is None else latest.content["steps"]
+    return [name for name in flow.steps if name not in steps]
 
 
 class SparkPart:
@@ -109,8 +109,8 @@ class SparkPart:
 
     def sample(self) -> Sample:
         """Return all measurements as they are now."""
-        found: Sample = self._run.sample()
-        return found
+        sample: Sample = self._run.sample()
+        return sample
 
     def stop(self) -> None:
         """Read no more; what was read is still processed."""
