@@ -45,33 +45,33 @@ def _stats(rows: DataFrame, keep: state.Keep) -> DataFrame:
 
 def of_sensor(key: tuple[str], frames: Iterator[pd.DataFrame], before: bytes | None) -> tuple[pd.DataFrame, bytes]:
     rows = in_order(frames)
-    kept = np.zeros((len(senml.NUMBERS), _KEPT))
-    kept[:, 1] = 30.0
+    state = np.zeros((len(senml.NUMBERS), _KEPT))
+    state[:, 1] = 30.0
     if before is not None:
-        kept = np.frombuffer(before).reshape(kept.shape).copy()
+        state = np.frombuffer(before).reshape(state.shape).copy()
     numbers: list[np.ndarray] = []
     names: list[str] = []
     kinds: list[str] = []
     results: list[str] = []
     for k, name in enumerate(senml.NUMBERS):
         values = rows[name].astype(np.float32, copy=False)
-        smooth, kept[k, :2] = kalman(values, kept[k, :2])
-        which, lines, kept[k, 2:13] = sliding_regression(smooth, kept[k, 2:13])
-        moments, kept[k, 13:] = second_moment(values, kept[k, 13:])
+        smooth, state[k, :2] = kalman(values, state[k, :2])
+        which, lines, state[k, 2:13] = sliding_regression(smooth, state[k, 2:13])
+        moments, state[k, 13:] = second_moment(values, state[k, 13:])
         numbers += [rows["msg"][which], rows["msg"]]
         kinds += ["SLR"] * len(which) + ["SOM"] * len(values)
         names += [name] * (len(which) + len(values))
         results += ["#".join(map(repr, line)) + "#" for line in lines.astype(np.float32).tolist()]
         results += map(repr, moments)
-    made = {"msg": np.concatenate(numbers), "source": key[0], "obs": names, "kind": kinds, "result": results}
-    return pd.DataFrame(made), kept.tobytes()
+    columns = {"msg": np.concatenate(numbers), "source": key[0], "obs": names, "kind": kinds, "result": results}
+    return pd.DataFrame(columns), state.tobytes()
 
 
-def second_moment(values: np.ndarray, kept: np.ndarray) -> tuple[list[float], np.ndarray]:
+def second_moment(values: np.ndarray, state: np.ndarray) -> tuple[list[float], np.ndarray]:
     from headwater.data.hashing import hash_int, place_of  # the same choice of whom to replace
 
-    items, counts = kept[:PLACES].tolist(), kept[PLACES : 2 * PLACES].tolist()
-    seen, used = int(kept[-2]), int(kept[-1])
+    items, counts = state[:PLACES].tolist(), state[PLACES : 2 * PLACES].tolist()
+    seen, used = int(state[-2]), int(state[-1])
     total = 2 * sum(counts) - PLACES
     out = []
     for value, bits in zip(values.tolist(), values.view(np.int32).tolist(), strict=True):
@@ -96,12 +96,12 @@ def second_moment(values: np.ndarray, kept: np.ndarray) -> tuple[list[float], np
 def distinct(key: tuple[int], frames: Iterator[pd.DataFrame], before: bytes | None) -> tuple[pd.DataFrame, bytes]:
     rows = in_order(frames)
     ranks = list(before) if before is not None else [0] * 2**BITS
-    known: dict[str, tuple[int, int]] = {}
+    places: dict[str, tuple[int, int]] = {}
     total, estimate, out = sum(ranks), "", []
     for source in rows["source"]:
-        place = known.get(source)
+        place = places.get(source)
         if place is None:
-            place = known[source] = _place(source)
+            place = places[source] = _place(source)
         bucket, rank = place
         if rank > ranks[bucket]:
             total += rank - ranks[bucket]
