@@ -1,6 +1,6 @@
 """Steps as Spark's own operators: what can be made one, and the DataFrame that comes of it.
 
-`planned` asks no Spark, so that a flow can be explained without one; what it lets pass, `made` makes.
+`planned` asks no Spark, so that a flow can be explained without one; what it lets pass, `apply_step` makes.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Relation:
         return Columns(self.schema, meaning, self.timestamps, self.opaque)
 
     def _like(self, schema: Schema, sources: Mapping[str, str]) -> Relation:
-        """Return what it becomes: `kept` are columns that are passed on, by their new names; times are timestamps."""
+        """Return what it becomes: `sources` are columns that are passed on, by their new names; times are timestamps."""
         computed = {name for name, kind in schema.fields if kind == "time" and name not in sources}
         timestamps = {name for name, before in sources.items() if before in self.timestamps} | computed
         opaque = {name: self.opaque[before] for name, before in sources.items() if before in self.opaque}

@@ -144,7 +144,7 @@ class Work:
         return Hello(self.folder.name, __version__, PROTOCOL, host, cores, memory, kind)
 
     def report(self, word: int) -> Report:
-        """Return how the site fares; `heard` is the last word of the coordinator that is done."""
+        """Return how the site fares; `word` is the last word of the coordinator that is done."""
         served = {status["name"]: status for status in self._service.statuses()}
         if self._lock.acquire(blocking=False):  # not while a part is being taken, which is there in parts
             try:
