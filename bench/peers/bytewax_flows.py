@@ -143,7 +143,7 @@ def tall_stats(load: Load, flow: Dataflow, rows: Stream) -> tuple[list[Taken], f
 
 def observed(rows: Stream) -> Stream:
     return op.flat_map_batch(
-        "observe", rows, lambda several: [each for row in several for each in tall.observations(row)]
+        "observe", rows, lambda several: [record for row in several for record in tall.observations(row)]
     )
 
 

@@ -72,8 +72,8 @@ def _parsed(messages: DataFrame, flow: Bucketed, numbers: Sequence[int]) -> Data
 def _on_bucket(flow: Bucketed) -> state.Run:
     def run(key: tuple[Any, ...], frames: Iterator[pd.DataFrame], data: bytes | None) -> tuple[pd.DataFrame, bytes]:
         table = pa.concat_tables([pa.Table.from_pandas(frame, preserve_index=False) for frame in frames])
-        state: Kept = {} if data is None else _loaded(data)
-        return flow.run(table.sort_by("msg"), state).to_pandas(), _saved(state)
+        memory: Kept = {} if data is None else _loaded(data)
+        return flow.run(table.sort_by("msg"), memory).to_pandas(), _saved(memory)
 
     return run
 
@@ -88,8 +88,8 @@ def _on_partition(flow: Bucketed) -> Callable[[Iterator[pa.RecordBatch]], Iterat
     return run
 
 
-def _saved(state: Kept) -> bytes:
-    document = {n: [v.dtype.str, v.shape, v.tobytes()] if isinstance(v, np.ndarray) else v for n, v in state.items()}
+def _saved(memory: Kept) -> bytes:
+    document = {n: [v.dtype.str, v.shape, v.tobytes()] if isinstance(v, np.ndarray) else v for n, v in memory.items()}
     return msgspec.msgpack.encode(document)
 
 
@@ -107,12 +107,12 @@ def _spread(sources: pa.Array, numbers: Sequence[int]) -> pa.Array:
     return pa.array(of, pa.int32()).take(coded.indices)
 
 
-def _grouped(table: pa.Table, state: Kept, arrays: Mapping[str, tuple[tuple[int, ...], str, float]]) -> Grouped:
+def _grouped(table: pa.Table, memory: Kept, arrays: Mapping[str, tuple[tuple[int, ...], str, float]]) -> Grouped:
     """Return a bucket's rows by sensor; what is kept gets rows for sensors that are new."""
-    slots, state["names"] = slots_of(state.get("names", []), table["source"].combine_chunks())
-    many = len(state["names"])
+    slots, memory["names"] = slots_of(memory.get("names", []), table["source"].combine_chunks())
+    many = len(memory["names"])
     for name, (shape, kind, fill) in arrays.items():
-        state[name] = grown(state.get(name, np.empty((0, *shape), kind)), many, fill)
+        memory[name] = grown(memory.get(name, np.empty((0, *shape), kind)), many, fill)
     return Grouped(slots, many)
 
 
@@ -128,11 +128,11 @@ def etl(notes: Mapping[str, tuple[str, str]]) -> Bucketed:
             columns[name] = pa.array(np.where(within, values, np.float32(np.nan)))
         yield pa.RecordBatch.from_pydict({"bucket": _spread(columns["source"], numbers), **columns})
 
-    def run(table: pa.Table, state: Kept) -> pa.Table:
-        grouped = _grouped(table, state, dict.fromkeys(RANGES, ((GAP,), "f4", np.nan)))
+    def run(table: pa.Table, memory: Kept) -> pa.Table:
+        grouped = _grouped(table, memory, dict.fromkeys(RANGES, ((GAP,), "f4", np.nan)))
         columns = {name: table[name].combine_chunks() for name in table.column_names}
         for name in RANGES:
-            values, state[name] = filled(grouped, columns[name].to_numpy(zero_copy_only=False), state[name])
+            values, memory[name] = filled(grouped, columns[name].to_numpy(zero_copy_only=False), memory[name])
             columns[name] = pa.array(values)
         coded = columns["source"].dictionary_encode()
         texts = [notes[name] for name in coded.dictionary.to_pylist()]
@@ -182,16 +182,16 @@ def stats() -> Bucketed:
             {"bucket": last, "msg": columns["msg"], "source": columns["source"], **nothing}
         )
 
-    def run(table: pa.Table, state: Kept) -> pa.Table:
-        if table["dust"].null_count or ("ranks" in state):
-            return _counted(table, state)
-        grouped = _grouped(table, state, arrays)
+    def run(table: pa.Table, memory: Kept) -> pa.Table:
+        if table["dust"].null_count or ("ranks" in memory):
+            return _counted(table, memory)
+        grouped = _grouped(table, memory, arrays)
         order = pa.array(grouped.order)
         msg, source = (table[name].combine_chunks().take(order) for name in ("msg", "source"))
         values = np.stack([table[name].combine_chunks().to_numpy()[grouped.order] for name in names], axis=1)
-        smooth = kalman(grouped, values, state["estimate"], state["variance"])
-        which, lines, state["last"] = regression(grouped, smooth.astype(np.float64), state["last"])
-        second = moments(grouped, values, state["items"], state["counts"], state["seen"], state["used"])
+        smooth = kalman(grouped, values, memory["estimate"], memory["variance"])
+        which, lines, memory["last"] = regression(grouped, smooth.astype(np.float64), memory["last"])
+        second = moments(grouped, values, memory["items"], memory["counts"], memory["seen"], memory["used"])
         tables = []
         for k, name in enumerate(names):
             rows = pa.array(which)
@@ -199,9 +199,9 @@ def stats() -> Bucketed:
             tables.append(_results(msg, source, name, "SOM", pa.array(second[:, k]).cast(pa.string())))
         return pa.concat_tables(tables)
 
-    def _counted(table: pa.Table, state: Kept) -> pa.Table:
-        ranks = state.get("ranks", np.zeros(2**RANK_BITS, np.int64))
-        result, state["ranks"] = distinct(table["source"].combine_chunks(), ranks)
+    def _counted(table: pa.Table, memory: Kept) -> pa.Table:
+        ranks = memory.get("ranks", np.zeros(2**RANK_BITS, np.int64))
+        result, memory["ranks"] = distinct(table["source"].combine_chunks(), ranks)
         msg, source = table["msg"].combine_chunks(), table["source"].combine_chunks()
         return pa.concat_tables([_results(msg, source, name, "DA", result) for name in names])
 
@@ -226,12 +226,12 @@ def pred() -> Bucketed:
             {"bucket": pa.repeat(pa.scalar(numbers[0], pa.int32()), len(batch)), **columns}
         )
 
-    def run(table: pa.Table, state: Kept) -> pa.Table:
-        grouped = _grouped(table, state, {"total": ((), "f8", 0.0), "count": ((), "i8", 0)})
+    def run(table: pa.Table, memory: Kept) -> pa.Table:
+        grouped = _grouped(table, memory, {"total": ((), "f8", 0.0), "count": ((), "i8", 0)})
         columns = {name: table[name].combine_chunks() for name in table.column_names}
         measured, forecast = columns["measured"].to_numpy(), columns["predicted"].to_numpy()
-        averages = latest(grouped, measured, state["total"], state["count"], state.get("latest", 0.0))
-        state["latest"] = float(averages[-1])
+        averages = latest(grouped, measured, memory["total"], memory["count"], memory.get("latest", 0.0))
+        memory["latest"] = float(averages[-1])
         with np.errstate(divide="ignore", invalid="ignore"):
             error = ((measured - forecast) / averages[:-1]).astype(np.float32)
         klass = columns["klass"]

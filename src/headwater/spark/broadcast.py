@@ -160,8 +160,8 @@ class by_value:  # noqa: N801  reads like a function
     def __enter__(self) -> None:
         from pyspark import cloudpickle
 
-        by_value = cloudpickle.list_registry_pickle_by_value()
-        self._modules = [m for n, m in list(sys.modules.items()) if n not in by_value and _is_users(n, m)]
+        registry = cloudpickle.list_registry_pickle_by_value()
+        self._modules = [m for n, m in list(sys.modules.items()) if n not in registry and _is_users(n, m)]
         for module in self._modules:
             cloudpickle.register_pickle_by_value(module)
 

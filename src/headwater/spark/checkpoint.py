@@ -232,8 +232,8 @@ def counted_lines(flow: Flow, heads: Mapping[str, Head]) -> dict[str, int]:
     """
     counts = {}
     for name, head in heads.items():
-        sources = [reads(_source(flow.steps[source])) for source in head.sources]
-        counts[name] = 1 + sum(native.offsets + head.waits for native in sources if native is not None)
+        natives = [reads(_source(flow.steps[source])) for source in head.sources]
+        counts[name] = 1 + sum(native.offsets + head.waits for native in natives if native is not None)
     return counts
 
 
@@ -251,14 +251,14 @@ def _described(flow: Flow, buckets: int | None) -> dict[str, Any]:
         }
         for step in flow.to_json()["steps"]
     }
-    sources = {s.name: identity_of(s.kind.source) for s in flow.steps.values() if isinstance(s.kind, Read)}
+    identities = {s.name: identity_of(s.kind.source) for s in flow.steps.values() if isinstance(s.kind, Read)}
     sinks = {s.name: sink_identity_of(s.kind.sink) for s in flow.steps.values() if isinstance(s.kind, Write)}
     return {
         "version": _VERSION,
         "flow": flow.name,
         "buckets": buckets,
         "steps": steps,
-        "sources": sources,
+        "sources": identities,
         "sinks": {name: each for name, each in sinks.items() if each},
     }
 

@@ -432,10 +432,10 @@ class SparkRun:
         from py4j.protocol import Py4JError
 
         try:
-            progress = self._query.lastProgress
+            report = self._query.lastProgress
         except (Py4JError, OSError):  # Java is gone, which ends the run
             return None
-        return None if progress is None else records_behind(progress.sources)
+        return None if report is None else records_behind(report.sources)
 
     def _share(self, source: str) -> float | None:
         """Return which part of a source was read; of a checkpoint that is far away, asking would take too long."""

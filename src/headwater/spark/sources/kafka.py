@@ -104,8 +104,8 @@ def rows_from(
     columns += ["key"] if source.key_column is not None else []
     columns += ["headers"] if source.headers is not None else []
     run = titled(_reader(step, source, prefix), getattr(prefix, "title", ""))
-    records = values.select(*columns).mapInArrow(run, ROW)
-    return with_end(spark, records, step, prefix, control)
+    outcome = values.select(*columns).mapInArrow(run, ROW)
+    return with_end(spark, outcome, step, prefix, control)
 
 
 def connected(spark: SparkSession, use: Callable[[], Any]) -> Any:
