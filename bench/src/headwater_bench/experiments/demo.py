@@ -235,12 +235,12 @@ def _write(samples: dict[str, list[Sample]], scale: Scale, output: Path) -> None
         series,
         output / "overload.png",
         "ETL of a city on two runners: what is offered, what is delivered, and how late",
-        _phases(scale),
+        _phases_of(scale),
         (_LEVELS[scale.name].format(scale.hz), scale.hz / 1e3),
     )
 
 
-def _phases(scale: Scale) -> list[Phase]:
+def _phases_of(scale: Scale) -> list[Phase]:
     """Return the phases of the act, by what is offered in them, and why more may be delivered than that."""
     starts = [float(at.split()[0]) for at, _ in ACT]
     shares = [share for _, share in ACT]
