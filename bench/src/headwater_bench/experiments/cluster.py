@@ -83,14 +83,12 @@ def run(
         path = folder / "messages.txt"
         _write(path, count)
         for turn in range(times):
-            there = folder / f"local-{turn}"
-            measured["local"].append(_measured(_run("local[1]", flow, path, there, 1, machines.bound), count))
+            made = folder / f"local-{turn}"
+            measured["local"].append(_measured(_run("local[1]", flow, path, made, 1, machines.bound), count))
             for form, workers in (("one worker", 1), ("cluster", 2)):
                 with machines.cluster(workers) as cluster:
-                    reports = _run(
-                        cluster.url, flow, path, folder / f"{form}-{turn}", workers, keepers=cluster.keepers()
-                    )
-                    measured[form].append(_measured(reports, count))
+                    told = _run(cluster.url, flow, path, folder / f"{form}-{turn}", workers, keepers=cluster.keepers())
+                    measured[form].append(_measured(told, count))
         with machines.cluster(2) as cluster:
             change = _Change(cluster, count, machines.bound)
             _run(cluster.url, flow, path, folder / "changed", 2, hear=change)
@@ -157,15 +155,15 @@ class _Change:
         self._cluster, self._count, self._bound = cluster, count, bound
         self.killed_at = self.joined_at = 0  #: messages that were read by then
 
-    def __call__(self, count: int) -> None:
+    def __call__(self, read: int) -> None:
         """Hear how many messages are read."""
-        if not self.killed_at and count >= self._count / 3:
+        if not self.killed_at and read >= self._count / 3:
             self._cluster.kill_worker(0)
-            self.killed_at = count
+            self.killed_at = read
         elif self.killed_at and not self.joined_at:
             self._cluster.add_worker()
             self._bound(self._cluster.worker_processes()[-1])
-            self.joined_at = count
+            self.joined_at = read
 
 
 def _write(path: Path, count: int) -> None:
@@ -190,7 +188,7 @@ def _run(
     out: Path,
     buckets: int,
     place: Callable[[int], None] = lambda pid: None,
-    hear: Callable[[int], None] = lambda count: None,
+    hear: Callable[[int], None] = lambda read: None,
     keepers: Sequence[int] = (),
 ) -> Told:
     """Run the flow in a process of its own, put where `place` has it, and let somebody hear how far it has come."""
@@ -204,9 +202,9 @@ def _run(
         str(out),
         str(buckets),
     ]
-    reports: Told = []
-    with tempfile.TemporaryFile("w+") as errors:
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True)
+    told: Told = []
+    with tempfile.TemporaryFile("w+") as said:
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=said, text=True)
         place(process.pid)
         processors = Processors(process.pid, keepers)
         timer = threading.Timer(_PATIENCE_S, process.kill)
@@ -214,8 +212,8 @@ def _run(
         try:
             assert process.stdout is not None
             for line in process.stdout:
-                reports.append((*json.loads(line), processors.look()))
-                hear(reports[-1][1])
+                told.append((*json.loads(line), processors.look()))
+                hear(told[-1][1])
             process.wait()
         finally:
             timer.cancel()
@@ -223,9 +221,9 @@ def _run(
                 process.kill()
                 process.wait()
         if process.returncode:
-            errors.seek(0)
-            raise RunError(f"{flow} on {master} {ending(process.returncode)}: {errors.read().strip()[-500:]}")
-    return reports
+            said.seek(0)
+            raise RunError(f"{flow} on {master} {ending(process.returncode)}: {said.read().strip()[-500:]}")
+    return told
 
 
 class _Measured(NamedTuple):
@@ -235,14 +233,14 @@ class _Measured(NamedTuple):
     processor_us: dict[str, float]
 
 
-def _measured(reports: Told, count: int) -> _Measured:
+def _measured(told: Told, count: int) -> _Measured:
     """Measure a run; its rate is 0 where all came at once."""
-    begun_s, first, before = next(each for each in reports if each[1] >= count / 3)
-    ended_s, last, after = next(each for each in reports if each[1] >= count)
-    if last == first:
+    begun_s, begun, before = next(each for each in told if each[1] >= count / 3)
+    ended_s, ended, after = next(each for each in told if each[1] >= count)
+    if ended == begun:
         return _Measured(0.0, dict.fromkeys(after, 0.0))
-    spent_us = {kind: 1e6 * (after[kind] - before[kind]) / (last - first) for kind in after}
-    return _Measured((last - first) / (ended_s - begun_s), spent_us)
+    spent_us = {kind: 1e6 * (after[kind] - before[kind]) / (ended - begun) for kind in after}
+    return _Measured((ended - begun) / (ended_s - begun_s), spent_us)
 
 
 def _medians(tried: Sequence[Mapping[str, float]]) -> dict[str, float]:
@@ -268,9 +266,9 @@ def table(answer: dict[str, Any]) -> str:
             "  " + " " * 12 + "".join(f"{kind:>20s}" for kind in (*KINDS, "all")),
             *(
                 f"  {names[form]:12s}"
-                + "".join(f"{each[kind]:20.1f}" for kind in KINDS)
-                + f"{sum(each.values()):20.1f}"
-                for form, each in spent.items()
+                + "".join(f"{told[kind]:20.1f}" for kind in KINDS)
+                + f"{sum(told.values()):20.1f}"
+                for form, told in spent.items()
             ),
             f"the same results: {'yes' if equal['cluster'] and equal['one worker'] else 'NO'}; with a worker killed after "
             f"{answer['killed_at']:,} messages and one that joined after {answer['joined_at']:,}, on "

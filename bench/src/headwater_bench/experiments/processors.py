@@ -33,10 +33,10 @@ class Processors:
             for executor in children(keeper):
                 self._see("executors' Java", [executor])
                 self._see("Python of tasks", family(executor)[1:])
-        seconds_of = dict.fromkeys(KINDS, 0.0)
+        found = dict.fromkeys(KINDS, 0.0)
         for kind, seconds in self._used.values():
-            seconds_of[kind] += seconds
-        return seconds_of
+            found[kind] += seconds
+        return found
 
     def _see(self, kind: str, pids: Iterable[int]) -> None:
         for pid in pids:
