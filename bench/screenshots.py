@@ -198,12 +198,12 @@ def take_flows(browser: Any, folder: Path, seconds: float) -> None:
 @contextmanager
 def valley(folder: Path, *words: str) -> Iterator[Served]:
     """Have a command about sites show pages until the context ends."""
-    said = folder / f"{words[0]}.log"
+    log = folder / f"{words[0]}.log"
     command = [sys.executable, "-m", "headwater", *words, "--web", "--web-listen", "127.0.0.1:0"]
-    with said.open("wb") as told:
-        process = subprocess.Popen(command, stderr=told, stdout=told, cwd=folder)
+    with log.open("wb") as file:
+        process = subprocess.Popen(command, stderr=file, stdout=file, cwd=folder)
     try:
-        at = until(lambda: re.search(r"dashboard: (\S+)/login#(\S+)", said.read_text()), said)
+        at = until(lambda: re.search(r"dashboard: (\S+)/login#(\S+)", log.read_text()), log)
         yield Served(at.group(1), at.group(2), process.pid)
     finally:
         process.send_signal(signal.SIGINT)

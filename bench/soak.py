@@ -35,11 +35,11 @@ def main() -> int:
         on = "threads" if number % 4 == 3 else "engine"
         report = engine.run(soaked(options.records, number * options.records, hz=SENSORS_HZ), on=on)
         gc.collect()
-        seen = (process.memory_info().rss / 2**20, threading.active_count(), process.num_fds())
-        readings.append(seen)
+        now = (process.memory_info().rss / 2**20, threading.active_count(), process.num_fds())
+        readings.append(now)
         rate = report.last.records_in / (time.perf_counter() - start)
         print(
-            f"round {number:2d} on {on:7s}: {rate:9,.0f} records/s, {seen[0]:6.1f} MB, {seen[1]} threads, {seen[2]} files"
+            f"round {number:2d} on {on:7s}: {rate:9,.0f} records/s, {now[0]:6.1f} MB, {now[1]} threads, {now[2]} files"
         )
         assert report.dead_letters == report.left == 0
     settled, last = readings[len(readings) // 3], readings[-1]

@@ -71,7 +71,7 @@ class PerKey(StatefulBatchLogic):
 
     def on_batch(self, values: list[Any]) -> tuple[list[Any], bool]:
         function = self.function
-        return [made for row in values if (made := function(row)) is not None], False
+        return [result for row in values if (result := function(row)) is not None], False
 
     def snapshot(self) -> Any:
         return self.function.__self__
@@ -83,8 +83,8 @@ def each(name: str, up: Stream, function: Callable[[Any], Any]) -> Stream:
 
 def by_key(name: str, up: Stream, make: Callable[[], Callable[[Any], Any]]) -> Stream:
     """Run a function with state for each key, and take the key off again."""
-    made = op.stateful_batch(name, up, lambda saved: PerKey(make()))
-    return op.flat_map_batch(f"{name}-out", made, lambda pairs: [value for _, value in pairs])
+    states = op.stateful_batch(name, up, lambda before: PerKey(make()))
+    return op.flat_map_batch(f"{name}-out", states, lambda pairs: [value for _, value in pairs])
 
 
 def by_sensor(name: str, up: Stream) -> Stream:
@@ -98,8 +98,8 @@ def for_all(name: str, up: Stream) -> Stream:
 def etl(load: Load, flow: Dataflow, rows: Stream) -> tuple[list[Taken], float]:
     inserted, published = Taken(load), Taken(load)
     ranged = each("range", rows, tasks.in_range)
-    asked = each("bloom", ranged, tasks.Known(load.notes).ask)
-    filled = by_key("interpolate", by_sensor("key", asked), lambda: tasks.Interpolation().fill)
+    sensors = each("bloom", ranged, tasks.Known(load.notes).ask)
+    filled = by_key("interpolate", by_sensor("key", sensors), lambda: tasks.Interpolation().fill)
     annotated = each("annotate", filled, lambda row: tasks.annotate(row, load.notes))
     op.output("insert", annotated, Null(inserted))
     op.output("publish", each("senml", annotated, tasks.senml), Null(published))
@@ -107,21 +107,21 @@ def etl(load: Load, flow: Dataflow, rows: Stream) -> tuple[list[Taken], float]:
 
 
 def stats(load: Load, flow: Dataflow, rows: Stream) -> tuple[list[Taken], float]:
-    taken = Taken(load)
+    results = Taken(load)
     keyed = by_sensor("key", rows)
-    smoothed = op.stateful_batch("kalman", keyed, lambda saved: PerKey(tasks.Kalman().smooth))
+    smoothed = op.stateful_batch("kalman", keyed, lambda before: PerKey(tasks.Kalman().smooth))
     lines = by_key("slr", smoothed, lambda: tasks.Regression().predict)
     moments = by_key("som", keyed, lambda: tasks.Moment().estimate)
     counts = by_key("dac", for_all("all", rows), lambda: tasks.Distinct().count)
-    op.output("publish", op.merge("results", lines, moments, counts), Null(taken))
-    return [taken], 3
+    op.output("publish", op.merge("results", lines, moments, counts), Null(results))
+    return [results], 3
 
 
 def tall_etl(load: Load, flow: Dataflow, rows: Stream) -> tuple[list[Taken], float]:
     inserted, published = Taken(load), Taken(load)
     ranged = each("range", observed(rows), tall.in_range)
-    asked = each("bloom", ranged, tasks.Known(load.notes).ask)
-    filled = by_key("interpolate", by_observation("key", asked), lambda: tall.Interpolation().fill)
+    sensors = each("bloom", ranged, tasks.Known(load.notes).ask)
+    filled = by_key("interpolate", by_observation("key", sensors), lambda: tall.Interpolation().fill)
     joined = by_key("join", by_sensor("sensor", filled), lambda: tall.Join().add)
     annotated = each("annotate", joined, lambda row: tasks.annotate(row, load.notes))
     op.output("insert", annotated, Null(inserted))
@@ -130,19 +130,21 @@ def tall_etl(load: Load, flow: Dataflow, rows: Stream) -> tuple[list[Taken], flo
 
 
 def tall_stats(load: Load, flow: Dataflow, rows: Stream) -> tuple[list[Taken], float]:
-    taken, records = Taken(load), observed(rows)
+    results, records = Taken(load), observed(rows)
     keyed = by_observation("key", records)
-    smoothed = op.stateful_batch("kalman", keyed, lambda saved: PerKey(tall.Kalman().smooth))
+    smoothed = op.stateful_batch("kalman", keyed, lambda before: PerKey(tall.Kalman().smooth))
     lines = by_key("slr", smoothed, lambda: tall.Regression().predict)
     moments = by_key("som", keyed, lambda: tall.Moment().estimate)
-    kinds = op.flat_map_batch("kind", records, lambda found: [(_KINDS[record[5]], record) for record in found])
+    kinds = op.flat_map_batch("kind", records, lambda several: [(_KINDS[record[5]], record) for record in several])
     counts = by_key("dac", kinds, lambda: tall.Distinct().count)
-    op.output("publish", op.merge("results", lines, moments, counts), Null(taken))
-    return [taken], 15
+    op.output("publish", op.merge("results", lines, moments, counts), Null(results))
+    return [results], 15
 
 
 def observed(rows: Stream) -> Stream:
-    return op.flat_map_batch("observe", rows, lambda found: [made for row in found for made in tall.observations(row)])
+    return op.flat_map_batch(
+        "observe", rows, lambda several: [record for row in several for record in tall.observations(row)]
+    )
 
 
 def by_observation(name: str, up: Stream) -> Stream:
@@ -150,14 +152,14 @@ def by_observation(name: str, up: Stream) -> Stream:
 
 
 def pred(load: Load, flow: Dataflow, rows: Stream) -> tuple[list[Taken], float]:
-    taken = Taken(load)
+    results = Taken(load)
     classes = each("dtc", rows, tasks.classify)
     forecasts = each("mlr", rows, tasks.regress)
     keyed = op.flat_map_batch("key", forecasts, lambda items: [(item[1], item) for item in items])
     means = by_key("average", keyed, lambda: tasks.Average().add)
     errors = by_key("error", for_all("all", means), lambda: tasks.Error().estimate)
-    op.output("publish", op.merge("results", classes, errors), Null(taken))
-    return [taken], 2
+    op.output("publish", op.merge("results", classes, errors), Null(results))
+    return [results], 2
 
 
 def run(load: Load) -> tuple[list[Taken], float]:
@@ -165,9 +167,9 @@ def run(load: Load) -> tuple[list[Taken], float]:
     messages = op.input("messages", flow, Messages(load))
     rows = each("parse", messages, tasks.parse)
     flows = {"etl": tall_etl, "stats": tall_stats} if load.tall else {"etl": etl, "stats": stats, "pred": pred}
-    made = flows[load.flow](load, flow, rows)
+    outputs = flows[load.flow](load, flow, rows)
     run_main(flow)
-    return made
+    return outputs
 
 
 def keyed(make: Callable[[], Callable[[Any], Any]], place: int = 2) -> Callable[[Any], Any]:

@@ -74,14 +74,14 @@ def check(name: str, texts: Text, notes: dict[str, tuple[str, ...]], path: Path,
 
 def main() -> None:
     """Read the command line, run, and print one JSON document."""
-    given = options().parse_args()
-    texts = Text.of_bytes(given.messages.read_bytes().splitlines())
-    notes = {sensor: tuple(words) for sensor, words in json.loads(given.notes.read_text()).items()}
-    if given.check is not None:
-        print(json.dumps({"results": check(given.flow, texts, notes, given.check, tall=given.tall)}))
+    arguments = options().parse_args()
+    texts = Text.of_bytes(arguments.messages.read_bytes().splitlines())
+    notes = {sensor: tuple(words) for sensor, words in json.loads(arguments.notes.read_text()).items()}
+    if arguments.check is not None:
+        print(json.dumps({"results": check(arguments.flow, texts, notes, arguments.check, tall=arguments.tall)}))
         return
-    answer = measure(given.flow, texts, notes, given.rate, given.seconds, tall=given.tall)
-    print(json.dumps(answer["steps"] if given.steps else answer))
+    answer = measure(arguments.flow, texts, notes, arguments.rate, arguments.seconds, tall=arguments.tall)
+    print(json.dumps(answer["steps"] if arguments.steps else answer))
 
 
 if __name__ == "__main__":

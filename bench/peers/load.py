@@ -103,11 +103,11 @@ def options() -> argparse.ArgumentParser:
 
 def main(run: Callable[[Load], tuple[list[Taken], float]], steps: Callable[[Load], dict[str, float]]) -> None:
     """Read the command line, run, and print one JSON document."""
-    given = options().parse_args()
-    messages = given.messages.read_bytes().splitlines()
-    notes = {sensor: tuple(words) for sensor, words in json.loads(given.notes.read_text()).items()}
-    load = Load(given.flow, messages, notes, given.rate, given.seconds, given.check, given.tall)
-    if given.steps:
+    arguments = options().parse_args()
+    messages = arguments.messages.read_bytes().splitlines()
+    notes = {sensor: tuple(words) for sensor, words in json.loads(arguments.notes.read_text()).items()}
+    load = Load(arguments.flow, messages, notes, arguments.rate, arguments.seconds, arguments.check, arguments.tall)
+    if arguments.steps:
         print(json.dumps(steps(load)))
         return
     sinks, ratio = run(load)

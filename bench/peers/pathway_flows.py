@@ -50,7 +50,7 @@ def reduced(rows: pw.Table, function: Callable[[Any], list[Any]]) -> pw.Table:
 
     def combine(state: Any, updates: list[tuple[list[Any], int]]) -> tuple[Any, ...]:
         ordered = sorted([values[0] for values, _ in updates])
-        return tuple([made for row in ordered for made in function(row)])
+        return tuple([result for row in ordered for result in function(row)])
 
     many = pw.reducers.stateful_many(combine)
     return rows.reduce(result=many(pw.this.row)).flatten(pw.this.result)
@@ -58,18 +58,18 @@ def reduced(rows: pw.Table, function: Callable[[Any], list[Any]]) -> pw.Table:
 
 def sink(table: pw.Table, load: Load) -> list[Taken]:
     """Take results as they come; what a later commit takes back was counted when it came."""
-    taken = Taken(load)
+    results = Taken(load)
 
     def on_change(key: Any, row: dict[str, Any], time: int, is_addition: bool) -> None:
         if is_addition:
-            taken.take([row["result"]])
+            results.take([row["result"]])
 
     pw.io.subscribe(table, on_change=on_change)
-    return [taken]
+    return [results]
 
 
 def etl(load: Load, rows: pw.Table) -> tuple[list[Taken], float]:
-    known, notes = tasks.Known(load.notes), load.notes
+    sensors, notes = tasks.Known(load.notes), load.notes
     fill = by_sensor(lambda: tasks.Interpolation().fill)
 
     @pw.udf(deterministic=True)
@@ -77,14 +77,14 @@ def etl(load: Load, rows: pw.Table) -> tuple[list[Taken], float]:
         return tasks.in_range(row)
 
     @pw.udf(deterministic=True)
-    def asked(row: tuple) -> tuple:
-        return known.ask(row)
+    def ask(row: tuple) -> tuple:
+        return sensors.ask(row)
 
     def finish(row: Any) -> list[Any]:
         annotated = tasks.annotate(fill(tuple(row)), notes)
         return [annotated, tasks.senml(annotated)]
 
-    checked = rows.select(row=ranged(pw.this.row)).select(row=asked(pw.this.row))
+    checked = rows.select(row=ranged(pw.this.row)).select(row=ask(pw.this.row))
     return sink(reduced(checked, finish), load), 2
 
 
@@ -96,8 +96,8 @@ def stats(load: Load, rows: pw.Table) -> tuple[list[Taken], float]:
 
     def compute(row: Any) -> list[Any]:
         line = predict(smooth(row))
-        made = [moment(row), distinct.count(row)]
-        return made if line is None else [line, *made]
+        results = [moment(row), distinct.count(row)]
+        return results if line is None else [line, *results]
 
     return sink(reduced(rows, compute), load), 3
 
@@ -128,9 +128,9 @@ def run(load: Load) -> tuple[list[Taken], float]:
         return tasks.parse((number, message))
 
     rows = messages.select(row=parsed(pw.this.msg, pw.this.message))
-    made = {"etl": etl, "stats": stats, "pred": pred}[load.flow](load, rows)
+    outputs = {"etl": etl, "stats": stats, "pred": pred}[load.flow](load, rows)
     pw.run(monitoring_level=pw.MonitoringLevel.NONE)
-    return made
+    return outputs
 
 
 if __name__ == "__main__":

@@ -57,12 +57,12 @@ class Join:
     def add(self, record: Row) -> Row | None:
         """Return the row that a record completes."""
         number = record[0]
-        found = self.open.setdefault(number, [])
-        found.append(record)
-        if len(found) < len(tasks.NUMBERS):
+        records = self.open.setdefault(number, [])
+        records.append(record)
+        if len(records) < len(tasks.NUMBERS):
             return None
         del self.open[number]
-        values = {each[5]: each[6] for each in found}
+        values = {each[5]: each[6] for each in records}
         return (*record[:5], values[0], values[1], values[2], values[3], values[4])
 
 

@@ -38,18 +38,18 @@ def parse(numbered: tuple[int, bytes]) -> Row:
     """Read a SenML message into a row."""
     number, raw = numbered
     message = _decode(raw)
-    found = {entry.n: entry.v if entry.v is not None else entry.sv for entry in message.e}
+    values = {entry.n: entry.v if entry.v is not None else entry.sv for entry in message.e}
     return (
         number,
         int(message.bt),
-        found["source"],
-        found["longitude"],
-        found["latitude"],
-        float(found["temperature"]),
-        float(found["humidity"]),
-        float(found["light"]),
-        float(found["dust"]),
-        float(found["airquality_raw"]),
+        values["source"],
+        values["longitude"],
+        values["latitude"],
+        float(values["temperature"]),
+        float(values["humidity"]),
+        float(values["light"]),
+        float(values["dust"]),
+        float(values["airquality_raw"]),
     )
 
 
@@ -58,8 +58,8 @@ def in_range(row: Row) -> Row:
     _, _, _, _, _, t, h, l, d, a = row  # noqa: E741
     if 0.7 <= t <= 35.1 and 20.3 <= h <= 69.1 and 0.0 <= l <= 5153.0 and 83.36 <= d <= 3322.67 and 12.0 <= a <= 49.0:
         return row
-    kept = (value if low <= value <= high else None for value, (low, high) in zip(row[5:], RANGES, strict=True))
-    return (*row[:5], *kept)
+    values = (value if low <= value <= high else None for value, (low, high) in zip(row[5:], RANGES, strict=True))
+    return (*row[:5], *values)
 
 
 class Known:
@@ -224,8 +224,8 @@ _CLASSES = ("BAD", "GOOD", "VERYGOOD")
 def classify(row: Row) -> Row:
     """Tell a row's class by the benchmark's decision tree."""
     air = row[9]
-    found = 0 if air <= 22 else 1 if air <= 29 else 2
-    return row[0], row[2], "DTC", float(found), _CLASSES[found]
+    number = 0 if air <= 22 else 1 if air <= 29 else 2
+    return row[0], row[2], "DTC", float(number), _CLASSES[number]
 
 
 def regress(row: Row) -> Row:

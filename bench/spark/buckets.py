@@ -72,8 +72,8 @@ def _parsed(messages: DataFrame, flow: Bucketed, numbers: Sequence[int]) -> Data
 def _on_bucket(flow: Bucketed) -> state.Run:
     def run(key: tuple[Any, ...], frames: Iterator[pd.DataFrame], data: bytes | None) -> tuple[pd.DataFrame, bytes]:
         table = pa.concat_tables([pa.Table.from_pandas(frame, preserve_index=False) for frame in frames])
-        kept: Kept = {} if data is None else _loaded(data)
-        return flow.run(table.sort_by("msg"), kept).to_pandas(), _saved(kept)
+        memory: Kept = {} if data is None else _loaded(data)
+        return flow.run(table.sort_by("msg"), memory).to_pandas(), _saved(memory)
 
     return run
 
@@ -88,16 +88,16 @@ def _on_partition(flow: Bucketed) -> Callable[[Iterator[pa.RecordBatch]], Iterat
     return run
 
 
-def _saved(kept: Kept) -> bytes:
-    told = {n: [v.dtype.str, v.shape, v.tobytes()] if isinstance(v, np.ndarray) else v for n, v in kept.items()}
-    return msgspec.msgpack.encode(told)
+def _saved(memory: Kept) -> bytes:
+    document = {n: [v.dtype.str, v.shape, v.tobytes()] if isinstance(v, np.ndarray) else v for n, v in memory.items()}
+    return msgspec.msgpack.encode(document)
 
 
 def _loaded(data: bytes) -> Kept:
-    told = msgspec.msgpack.decode(data)
-    arrays = {n: v for n, v in told.items() if n not in ("names", "latest")}
-    made = {n: np.frombuffer(b, kind).reshape(shape).copy() for n, (kind, shape, b) in arrays.items()}
-    return {**told, **made}
+    document = msgspec.msgpack.decode(data)
+    arrays = {n: v for n, v in document.items() if n not in ("names", "latest")}
+    loaded_arrays = {n: np.frombuffer(b, kind).reshape(shape).copy() for n, (kind, shape, b) in arrays.items()}
+    return {**document, **loaded_arrays}
 
 
 def _spread(sources: pa.Array, numbers: Sequence[int]) -> pa.Array:
@@ -107,12 +107,12 @@ def _spread(sources: pa.Array, numbers: Sequence[int]) -> pa.Array:
     return pa.array(of, pa.int32()).take(coded.indices)
 
 
-def _grouped(table: pa.Table, kept: Kept, arrays: Mapping[str, tuple[tuple[int, ...], str, float]]) -> Grouped:
+def _grouped(table: pa.Table, memory: Kept, arrays: Mapping[str, tuple[tuple[int, ...], str, float]]) -> Grouped:
     """Return a bucket's rows by sensor; what is kept gets rows for sensors that are new."""
-    slots, kept["names"] = slots_of(kept.get("names", []), table["source"].combine_chunks())
-    many = len(kept["names"])
+    slots, memory["names"] = slots_of(memory.get("names", []), table["source"].combine_chunks())
+    many = len(memory["names"])
     for name, (shape, kind, fill) in arrays.items():
-        kept[name] = grown(kept.get(name, np.empty((0, *shape), kind)), many, fill)
+        memory[name] = grown(memory.get(name, np.empty((0, *shape), kind)), many, fill)
     return Grouped(slots, many)
 
 
@@ -128,16 +128,16 @@ def etl(notes: Mapping[str, tuple[str, str]]) -> Bucketed:
             columns[name] = pa.array(np.where(within, values, np.float32(np.nan)))
         yield pa.RecordBatch.from_pydict({"bucket": _spread(columns["source"], numbers), **columns})
 
-    def run(table: pa.Table, kept: Kept) -> pa.Table:
-        grouped = _grouped(table, kept, dict.fromkeys(RANGES, ((GAP,), "f4", np.nan)))
+    def run(table: pa.Table, memory: Kept) -> pa.Table:
+        grouped = _grouped(table, memory, dict.fromkeys(RANGES, ((GAP,), "f4", np.nan)))
         columns = {name: table[name].combine_chunks() for name in table.column_names}
         for name in RANGES:
-            made, kept[name] = filled(grouped, columns[name].to_numpy(zero_copy_only=False), kept[name])
-            columns[name] = pa.array(made)
+            values, memory[name] = filled(grouped, columns[name].to_numpy(zero_copy_only=False), memory[name])
+            columns[name] = pa.array(values)
         coded = columns["source"].dictionary_encode()
-        told = [notes[name] for name in coded.dictionary.to_pylist()]
+        texts = [notes[name] for name in coded.dictionary.to_pylist()]
         for at, name in enumerate(("location", "type")):
-            columns[name] = pa.array([each[at] for each in told], pa.string()).take(coded.indices)
+            columns[name] = pa.array([each[at] for each in texts], pa.string()).take(coded.indices)
         return pa.table({"msg": columns["msg"], "senml": _senml(columns)})
 
     return Bucketed(senml.ROW, parse, run, "msg long, senml string")
@@ -173,33 +173,35 @@ def stats() -> Bucketed:
     }
 
     def parse(batch: pa.RecordBatch, numbers: Sequence[int]) -> Iterator[pa.RecordBatch]:
-        found = senml.parsed_columns(batch)
-        lean = {name: found[name] for name in ("msg", "source", *names)}
-        yield pa.RecordBatch.from_pydict({"bucket": _spread(found["source"], numbers[:-1]), **lean})
+        columns = senml.parsed_columns(batch)
+        lean = {name: columns[name] for name in ("msg", "source", *names)}
+        yield pa.RecordBatch.from_pydict({"bucket": _spread(columns["source"], numbers[:-1]), **lean})
         last = pa.repeat(pa.scalar(numbers[-1], pa.int32()), len(batch))
         nothing = {name: pa.nulls(len(batch), pa.float32()) for name in names}
-        yield pa.RecordBatch.from_pydict({"bucket": last, "msg": found["msg"], "source": found["source"], **nothing})
+        yield pa.RecordBatch.from_pydict(
+            {"bucket": last, "msg": columns["msg"], "source": columns["source"], **nothing}
+        )
 
-    def run(table: pa.Table, kept: Kept) -> pa.Table:
-        if table["dust"].null_count or ("ranks" in kept):
-            return _counted(table, kept)
-        grouped = _grouped(table, kept, arrays)
+    def run(table: pa.Table, memory: Kept) -> pa.Table:
+        if table["dust"].null_count or ("ranks" in memory):
+            return _counted(table, memory)
+        grouped = _grouped(table, memory, arrays)
         order = pa.array(grouped.order)
         msg, source = (table[name].combine_chunks().take(order) for name in ("msg", "source"))
         values = np.stack([table[name].combine_chunks().to_numpy()[grouped.order] for name in names], axis=1)
-        smooth = kalman(grouped, values, kept["estimate"], kept["variance"])
-        which, lines, kept["last"] = regression(grouped, smooth.astype(np.float64), kept["last"])
-        second = moments(grouped, values, kept["items"], kept["counts"], kept["seen"], kept["used"])
-        made = []
+        smooth = kalman(grouped, values, memory["estimate"], memory["variance"])
+        which, lines, memory["last"] = regression(grouped, smooth.astype(np.float64), memory["last"])
+        second = moments(grouped, values, memory["items"], memory["counts"], memory["seen"], memory["used"])
+        tables = []
         for k, name in enumerate(names):
             rows = pa.array(which)
-            made.append(_results(msg.take(rows), source.take(rows), name, "SLR", joined(lines[:, k])))
-            made.append(_results(msg, source, name, "SOM", pa.array(second[:, k]).cast(pa.string())))
-        return pa.concat_tables(made)
+            tables.append(_results(msg.take(rows), source.take(rows), name, "SLR", joined(lines[:, k])))
+            tables.append(_results(msg, source, name, "SOM", pa.array(second[:, k]).cast(pa.string())))
+        return pa.concat_tables(tables)
 
-    def _counted(table: pa.Table, kept: Kept) -> pa.Table:
-        ranks = kept.get("ranks", np.zeros(2**RANK_BITS, np.int64))
-        result, kept["ranks"] = distinct(table["source"].combine_chunks(), ranks)
+    def _counted(table: pa.Table, memory: Kept) -> pa.Table:
+        ranks = memory.get("ranks", np.zeros(2**RANK_BITS, np.int64))
+        result, memory["ranks"] = distinct(table["source"].combine_chunks(), ranks)
         msg, source = table["msg"].combine_chunks(), table["source"].combine_chunks()
         return pa.concat_tables([_results(msg, source, name, "DA", result) for name in names])
 
@@ -219,15 +221,17 @@ def pred() -> Bucketed:
     labels = pa.array(LABELS, pa.string())
 
     def parse(batch: pa.RecordBatch, numbers: Sequence[int]) -> Iterator[pa.RecordBatch]:
-        made = predicted(batch)
-        yield pa.RecordBatch.from_pydict({"bucket": pa.repeat(pa.scalar(numbers[0], pa.int32()), len(batch)), **made})
+        columns = predicted(batch)
+        yield pa.RecordBatch.from_pydict(
+            {"bucket": pa.repeat(pa.scalar(numbers[0], pa.int32()), len(batch)), **columns}
+        )
 
-    def run(table: pa.Table, kept: Kept) -> pa.Table:
-        grouped = _grouped(table, kept, {"total": ((), "f8", 0.0), "count": ((), "i8", 0)})
+    def run(table: pa.Table, memory: Kept) -> pa.Table:
+        grouped = _grouped(table, memory, {"total": ((), "f8", 0.0), "count": ((), "i8", 0)})
         columns = {name: table[name].combine_chunks() for name in table.column_names}
         measured, forecast = columns["measured"].to_numpy(), columns["predicted"].to_numpy()
-        averages = latest(grouped, measured, kept["total"], kept["count"], kept.get("latest", 0.0))
-        kept["latest"] = float(averages[-1])
+        averages = latest(grouped, measured, memory["total"], memory["count"], memory.get("latest", 0.0))
+        memory["latest"] = float(averages[-1])
         with np.errstate(divide="ignore", invalid="ignore"):
             error = ((measured - forecast) / averages[:-1]).astype(np.float32)
         klass = columns["klass"]

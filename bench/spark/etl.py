@@ -46,10 +46,10 @@ def transform(messages: DataFrame, notes: Mapping[str, tuple[str, str]]) -> Data
 def _etl(rows: DataFrame, notes: Mapping[str, tuple[str, str]], keep: state.Keep) -> DataFrame:
     ranged = rows.withColumns({name: _within(name, *bounds) for name, bounds in RANGES.items()})
     filled = keep(ranged.groupBy("source"), interpolate, senml.ROW)
-    known = rows.sparkSession.createDataFrame(
-        [(name, *told) for name, told in notes.items()], "source string, location string, type string"
+    sensors = rows.sparkSession.createDataFrame(
+        [(name, *words) for name, words in notes.items()], "source string, location string, type string"
     )
-    return filled.join(F.broadcast(known), "source").withColumn("senml", _senml())
+    return filled.join(F.broadcast(sensors), "source").withColumn("senml", _senml())
 
 
 def _within(name: str, low: float, high: float) -> Column:
@@ -60,12 +60,12 @@ def _within(name: str, low: float, high: float) -> Column:
 
 def interpolate(key: tuple[str], frames: Iterator[pd.DataFrame], before: bytes | None) -> tuple[pd.DataFrame, bytes]:
     rows = in_order(frames)
-    kept = np.full((len(RANGES), GAP), np.nan, np.float32)
+    last = np.full((len(RANGES), GAP), np.nan, np.float32)
     if before is not None:
-        kept = np.frombuffer(before, np.float32).reshape(kept.shape).copy()
+        last = np.frombuffer(before, np.float32).reshape(last.shape).copy()
     for k, name in enumerate(RANGES):
-        rows[name], kept[k] = filled(rows[name].astype(np.float32, copy=False), kept[k])
-    return pd.DataFrame(rows), kept.tobytes()
+        rows[name], last[k] = filled(rows[name].astype(np.float32, copy=False), last[k])
+    return pd.DataFrame(rows), last.tobytes()
 
 
 def _senml() -> Column:

@@ -24,8 +24,8 @@ from headwater_bench.riot.stats import stats as build_stats
 def etl() -> Flow:
     """Return ETL."""
     notes = json.loads(Path(os.environ["NOTES"]).read_text())
-    known = {name: tuple(told) for name, told in notes.items()}
-    return _reading(lambda source: build_etl(source, notes=known, wide=True, publish=_sink()))
+    sensors = {name: tuple(words) for name, words in notes.items()}
+    return _reading(lambda source: build_etl(source, notes=sensors, wide=True, publish=_sink()))
 
 
 def stats() -> Flow:
@@ -47,9 +47,11 @@ def _reading(build: Callable[[Source], Flow]) -> Flow:
     numbers = {"minPartitions": str(whole_cores())}
     source = Kafka(servers, topic, {"message": str}, payload="text", key_column="number", options=numbers)
     flow = build(source)
-    read = Flow(flow.name)
-    read.read("topic", source).select("messages", "message", msg=col.number.cast(int))
-    return Flow.of_steps(flow.name, [*read.steps.values(), *(s for s in flow.steps.values() if s.name != "messages")])
+    source_flow = Flow(flow.name)
+    source_flow.read("topic", source).select("messages", "message", msg=col.number.cast(int))
+    return Flow.of_steps(
+        flow.name, [*source_flow.steps.values(), *(s for s in flow.steps.values() if s.name != "messages")]
+    )
 
 
 def _sink() -> Sink:

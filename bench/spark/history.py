@@ -21,7 +21,7 @@ OUT = "sensor long, start long, n long, mean double"
 
 @numba.njit(nogil=True)
 def windows(sensor, value, at, size, estimate, variance, window, count, total, out_sensor, out_start, out_n, out_mean):
-    made = 0
+    count_out = 0
     for i in range(len(sensor)):
         s = sensor[i]
         before = variance[s] + np.float32(0.125)
@@ -30,14 +30,14 @@ def windows(sensor, value, at, size, estimate, variance, window, count, total, o
         variance[s] = (np.float32(1) - gain) * before
         start = at[i] // size * size
         if count[s] and start != window[s]:
-            out_sensor[made], out_start[made], out_n[made] = s, window[s], count[s]
-            out_mean[made] = total[s] / count[s]
-            made += 1
+            out_sensor[count_out], out_start[count_out], out_n[count_out] = s, window[s], count[s]
+            out_mean[count_out] = total[s] / count[s]
+            count_out += 1
             count[s], total[s] = 0, 0.0
         window[s] = start
         count[s] += 1
         total[s] += estimate[s]
-    return made
+    return count_out
 
 
 class Sensors:
@@ -52,9 +52,9 @@ class Sensors:
     def take(self, sensor: np.ndarray, value: np.ndarray, at: np.ndarray) -> tuple[np.ndarray, ...]:
         n = len(sensor)
         out = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n)
-        kept = self.estimate, self.variance, self.window, self.count, self.total
-        made = windows(sensor, value, at, self.size_us, *kept, *out)
-        return tuple(column[:made] for column in out)
+        state = self.estimate, self.variance, self.window, self.count, self.total
+        many = windows(sensor, value, at, self.size_us, *state, *out)
+        return tuple(column[:many] for column in out)
 
     def over(self, over_us: int) -> tuple[np.ndarray, ...]:
         which = np.flatnonzero((self.count > 0) & (self.window + self.size_us <= over_us))
@@ -71,8 +71,8 @@ def pandas(table: DataFrame, until_us: int, over_us: int, sensors: int, size_us:
         rows = rows.sort_values("at", kind="stable")
         one = Sensors(1, size_us)
         zeros = np.zeros(len(rows), np.int64)
-        done = one.take(zeros, rows["value"].to_numpy(), rows["at"].to_numpy())
-        _, start, n, mean = (np.concatenate(parts) for parts in zip(done, one.over(over_us), strict=True))
+        windows_out = one.take(zeros, rows["value"].to_numpy(), rows["at"].to_numpy())
+        _, start, n, mean = (np.concatenate(parts) for parts in zip(windows_out, one.over(over_us), strict=True))
         return pd.DataFrame({"sensor": rows["sensor"].iat[0], "start": start, "n": n, "mean": mean})
 
     return _before(table, until_us).groupBy("sensor").applyInPandas(run, OUT)
@@ -86,11 +86,11 @@ def _streamed(over_us: int, sensors: int, size_us: int) -> Callable[[Iterator[An
     def run(batches: Iterator[Any]) -> Iterator[Any]:
         import pyarrow as pa
 
-        kept = Sensors(sensors, size_us)
+        state = Sensors(sensors, size_us)
         names = ["sensor", "start", "n", "mean"]
         for batch in batches:
-            done = kept.take(*(batch.column(name).to_numpy() for name in ("sensor", "value", "at")))
-            yield pa.RecordBatch.from_arrays([pa.array(column) for column in done], names=names)
-        yield pa.RecordBatch.from_arrays([pa.array(column) for column in kept.over(over_us)], names=names)
+            windows_out = state.take(*(batch.column(name).to_numpy() for name in ("sensor", "value", "at")))
+            yield pa.RecordBatch.from_arrays([pa.array(column) for column in windows_out], names=names)
+        yield pa.RecordBatch.from_arrays([pa.array(column) for column in state.over(over_us)], names=names)
 
     return run

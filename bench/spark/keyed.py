@@ -45,8 +45,8 @@ def in_order(frames: Iterator[pd.DataFrame]) -> dict[str, np.ndarray]:
     return {name: rows[name].to_numpy()[order] for name in rows.columns}
 
 
-def kalman(values: np.ndarray, kept: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    estimate, variance = kept.tolist()
+def kalman(values: np.ndarray, state: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    estimate, variance = state.tolist()
     out = []
     for value in values.tolist():
         before = variance + 0.125
@@ -57,10 +57,10 @@ def kalman(values: np.ndarray, kept: np.ndarray) -> tuple[np.ndarray, np.ndarray
     return np.array(out, np.float32), np.array([estimate, variance])
 
 
-def sliding_regression(values: np.ndarray, kept: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def sliding_regression(values: np.ndarray, state: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return which values have predictions, these, and what to keep: how many values there were, and the last ones."""
-    count = int(kept[0])
-    sequence = np.concatenate([kept[1 + WINDOW - min(count, WINDOW) :], values])
+    count = int(state[0])
+    sequence = np.concatenate([state[1 + WINDOW - min(count, WINDOW) :], values])
     first = max(0, WINDOW - count)  # the first value whose window was full before it came
     which = np.arange(first, len(values)) if count + len(values) > WINDOW else np.arange(0)
     lines = np.zeros((0, HORIZON))
@@ -83,15 +83,15 @@ def filled(values: np.ndarray, last: np.ndarray) -> tuple[np.ndarray, np.ndarray
         for i in np.flatnonzero(~valid):
             window = sequence[max(0, seen[i] - GAP) : seen[i]]
             values[i] = window.sum() / np.float32(len(window)) if len(window) else 0
-    kept = np.full(GAP, np.nan, np.float32)
+    newest = np.full(GAP, np.nan, np.float32)
     tail = sequence[-GAP:]
-    kept[GAP - len(tail) :] = tail
-    return values, kept
+    newest[GAP - len(tail) :] = tail
+    return values, newest
 
 
-def interpolate(values: np.ndarray, kept: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def interpolate(values: np.ndarray, state: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Fill gaps with the mean of the last valid values; `kept` holds those, NaN where there are fewer."""
-    out, last = filled(np.where(values < LEAST, np.float32(np.nan), values), kept.astype(np.float32))
+    out, last = filled(np.where(values < LEAST, np.float32(np.nan), values), state.astype(np.float32))
     return out, last.astype(np.float64)
 
 
@@ -101,15 +101,15 @@ class Task:
     def __init__(self, name: str, run: Callable[..., Any], start: list[float], out: str) -> None:
         self.name, self.run, self.start, self.out = name, run, start, out
 
-    def results(self, frames: Iterator[pd.DataFrame], kept: np.ndarray) -> tuple[pd.DataFrame, np.ndarray]:
+    def results(self, frames: Iterator[pd.DataFrame], state: np.ndarray) -> tuple[pd.DataFrame, np.ndarray]:
         rows = in_order(frames)
         values = rows["value"]
         if self.name != "sliding regression":
-            out, kept = self.run(values, kept)
-            return pd.DataFrame({"msg": rows["msg"], "key": rows["key"], "value": out}), kept
-        which, lines, kept = self.run(values, kept)
+            out, state = self.run(values, state)
+            return pd.DataFrame({"msg": rows["msg"], "key": rows["key"], "value": out}), state
+        which, lines, state = self.run(values, state)
         values = pd.Series(list(lines.astype(np.float32)), dtype=object)  # also where there are none
-        return pd.DataFrame({"msg": rows["msg"][which], "key": rows["key"][which], "values": values}), kept
+        return pd.DataFrame({"msg": rows["msg"][which], "key": rows["key"][which], "values": values}), state
 
 
 TASKS = {
@@ -123,10 +123,10 @@ def apply_in_pandas(records: DataFrame, task: Task) -> DataFrame:
     """Run a step with applyInPandasWithState, one group for each key."""
 
     def run(key: tuple[int], frames: Iterator[pd.DataFrame], state: Any) -> Iterator[pd.DataFrame]:
-        kept = np.frombuffer(state.get[0]) if state.exists else np.array(task.start)
-        made, kept = task.results(frames, kept)
-        state.update((kept.tobytes(),))
-        yield made
+        memory = np.frombuffer(state.get[0]) if state.exists else np.array(task.start)
+        frame, memory = task.results(frames, memory)
+        state.update((memory.tobytes(),))
+        yield frame
 
     return records.groupBy("key").applyInPandasWithState(
         run, task.out, "kept binary", "append", GroupStateTimeout.NoTimeout
@@ -141,10 +141,10 @@ def transform_with_state(records: DataFrame, task: Task) -> DataFrame:
             self.state = handle.getValueState("kept", "kept binary")
 
         def handleInputRows(self, key: Any, rows: Iterator[pd.DataFrame], timerValues: Any) -> Iterator[pd.DataFrame]:  # noqa: N802
-            kept = np.frombuffer(self.state.get()[0]) if self.state.exists() else np.array(task.start)
-            made, kept = task.results(rows, kept)
-            self.state.update((kept.tobytes(),))
-            yield made
+            state = np.frombuffer(self.state.get()[0]) if self.state.exists() else np.array(task.start)
+            frame, state = task.results(rows, state)
+            self.state.update((state.tobytes(),))
+            yield frame
 
         def close(self) -> None:
             pass

@@ -34,14 +34,14 @@ def native(messages: DataFrame) -> DataFrame:
     forecast = F.lit(INTERCEPT)
     for name, weight in WEIGHTS.items():
         forecast = forecast + F.col(name).cast("double") * weight
-    made = rows.select(
+    estimates = rows.select(
         "msg",
         "source",
         klass.alias("klass"),
         air.alias("measured"),
         forecast.cast("float").alias("predicted"),
     )
-    return _results(made, state.in_pandas)
+    return _results(estimates, state.in_pandas)
 
 
 def arrow(messages: DataFrame) -> DataFrame:
@@ -102,12 +102,12 @@ def estimate(key: tuple[int], frames: Iterator[pd.DataFrame], before: bytes | No
     averages = np.full(len(every), np.nan, np.float32)
     averages[ends] = means
     averages = pd.Series(averages[len(open_) :]).shift(fill_value=latest).ffill().to_numpy()
-    left = every.assign(seen=seen, total=total).groupby("source", sort=False).last()
-    done = complete.groupby("source", sort=False)["total"].last().reindex(left.index, fill_value=0.0)
-    rest = left["seen"] % BLOCK
+    ending = every.assign(seen=seen, total=total).groupby("source", sort=False).last()
+    complete_total = complete.groupby("source", sort=False)["total"].last().reindex(ending.index, fill_value=0.0)
+    rest = ending["seen"] % BLOCK
     still = rest > 0
     last = means.iloc[-1] if len(means) else latest
-    kept = float(last), (left["total"] - done)[still].to_dict(), rest[still].to_dict()
+    state_of = float(last), (ending["total"] - complete_total)[still].to_dict(), rest[still].to_dict()
     with np.errstate(divide="ignore", invalid="ignore"):
         rows["error"] = ((rows["measured"] - rows["predicted"]) / averages).astype(np.float32)
-    return rows[["msg", "source", "klass", "predicted", "error"]], msgspec.msgpack.encode(kept)
+    return rows[["msg", "source", "klass", "predicted", "error"]], msgspec.msgpack.encode(state_of)

@@ -96,15 +96,15 @@ def main(flow: str, form: str, path: str, output: str, notes_file: str, numbers_
     notes = {}
     if flow == "etl":
         with open(notes_file) as file:
-            notes = {name: tuple(told) for name, told in json.load(file).items()}
+            notes = {name: tuple(words) for name, words in json.load(file).items()}
     at_once = form == "job"
-    made = results(flow, form, messages(spark, path, at_once=at_once), notes, numbers).select(*_OUT[flow])
+    out = results(flow, form, messages(spark, path, at_once=at_once), notes, numbers).select(*_OUT[flow])
     kind = "json" if path.endswith(".txt") else "parquet"
     if at_once:
-        made.write.format(kind).save(output)
+        out.write.format(kind).save(output)
     else:
         with tempfile.TemporaryDirectory() as checkpoint:
-            writer = made.writeStream.format(kind).outputMode("append")
+            writer = out.writeStream.format(kind).outputMode("append")
             writer = writer.option("checkpointLocation", checkpoint)
             writer.trigger(availableNow=True).start(output).awaitTermination()
     spark.stop()

@@ -23,8 +23,8 @@ def native(messages: DataFrame) -> DataFrame:
 
     def entry(place: int, name: str) -> Column:
         here = F.col("m.e")[place]
-        found = F.when(here["n"] == name, here).otherwise(F.filter("m.e", lambda e: e["n"] == name)[0])
-        return found["sv" if name == "source" else "v"]
+        match = F.when(here["n"] == name, here).otherwise(F.filter("m.e", lambda e: e["n"] == name)[0])
+        return match["sv" if name == "source" else "v"]
 
     texts = [entry(k, name).alias(name) for k, name in enumerate(ENTRIES) if name in TEXTS]
     numbers = [entry(k, name).cast("float").alias(name) for k, name in enumerate(ENTRIES) if name in NUMBERS]
@@ -56,8 +56,8 @@ def parsed_columns(batch: pa.RecordBatch) -> dict[str, pa.Array]:
         times.append(message.bt)
         for entry, name, add in zip(message.e, ENTRIES, places, strict=True):
             if entry.n != name:
-                found = {e.n: e for e in message.e}[name]
-                add(found.v or found.sv)
+                match = {e.n: e for e in message.e}[name]
+                add(match.v or match.sv)
             else:
                 add(entry.v or entry.sv)
     columns = {"msg": batch.column("msg"), "timestamp": pa.array(times, pa.int64())}

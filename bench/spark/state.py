@@ -19,9 +19,9 @@ def in_pandas(groups: GroupedData, run: Run, out: str) -> DataFrame:
     """Keep it with applyInPandasWithState."""
 
     def step(key: tuple[Any, ...], frames: Iterator[pd.DataFrame], state: Any) -> Iterator[pd.DataFrame]:
-        made, kept = run(key, frames, state.get[0] if state.exists else None)
-        state.update((kept,))
-        yield made
+        frame, data = run(key, frames, state.get[0] if state.exists else None)
+        state.update((data,))
+        yield frame
 
     return groups.applyInPandasWithState(step, out, "kept binary", "append", GroupStateTimeout.NoTimeout)
 
@@ -34,9 +34,9 @@ def transformed(groups: GroupedData, run: Run, out: str) -> DataFrame:
             self.state = handle.getValueState("kept", "kept binary")
 
         def handleInputRows(self, key: Any, rows: Iterator[pd.DataFrame], timerValues: Any) -> Iterator[pd.DataFrame]:  # noqa: N802
-            made, kept = run(key, rows, self.state.get()[0] if self.state.exists() else None)
-            self.state.update((kept,))
-            yield made
+            frame, data = run(key, rows, self.state.get()[0] if self.state.exists() else None)
+            self.state.update((data,))
+            yield frame
 
         def close(self) -> None:
             pass

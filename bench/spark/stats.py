@@ -45,33 +45,33 @@ def _stats(rows: DataFrame, keep: state.Keep) -> DataFrame:
 
 def of_sensor(key: tuple[str], frames: Iterator[pd.DataFrame], before: bytes | None) -> tuple[pd.DataFrame, bytes]:
     rows = in_order(frames)
-    kept = np.zeros((len(senml.NUMBERS), _KEPT))
-    kept[:, 1] = 30.0
+    memory = np.zeros((len(senml.NUMBERS), _KEPT))
+    memory[:, 1] = 30.0
     if before is not None:
-        kept = np.frombuffer(before).reshape(kept.shape).copy()
+        memory = np.frombuffer(before).reshape(memory.shape).copy()
     numbers: list[np.ndarray] = []
     names: list[str] = []
     kinds: list[str] = []
     results: list[str] = []
     for k, name in enumerate(senml.NUMBERS):
         values = rows[name].astype(np.float32, copy=False)
-        smooth, kept[k, :2] = kalman(values, kept[k, :2])
-        which, lines, kept[k, 2:13] = sliding_regression(smooth, kept[k, 2:13])
-        moments, kept[k, 13:] = second_moment(values, kept[k, 13:])
+        smooth, memory[k, :2] = kalman(values, memory[k, :2])
+        which, lines, memory[k, 2:13] = sliding_regression(smooth, memory[k, 2:13])
+        moments, memory[k, 13:] = second_moment(values, memory[k, 13:])
         numbers += [rows["msg"][which], rows["msg"]]
         kinds += ["SLR"] * len(which) + ["SOM"] * len(values)
         names += [name] * (len(which) + len(values))
         results += ["#".join(map(repr, line)) + "#" for line in lines.astype(np.float32).tolist()]
         results += map(repr, moments)
-    made = {"msg": np.concatenate(numbers), "source": key[0], "obs": names, "kind": kinds, "result": results}
-    return pd.DataFrame(made), kept.tobytes()
+    columns = {"msg": np.concatenate(numbers), "source": key[0], "obs": names, "kind": kinds, "result": results}
+    return pd.DataFrame(columns), memory.tobytes()
 
 
-def second_moment(values: np.ndarray, kept: np.ndarray) -> tuple[list[float], np.ndarray]:
+def second_moment(values: np.ndarray, memory: np.ndarray) -> tuple[list[float], np.ndarray]:
     from headwater.data.hashing import hash_int, place_of  # the same choice of whom to replace
 
-    items, counts = kept[:PLACES].tolist(), kept[PLACES : 2 * PLACES].tolist()
-    seen, used = int(kept[-2]), int(kept[-1])
+    items, counts = memory[:PLACES].tolist(), memory[PLACES : 2 * PLACES].tolist()
+    seen, used = int(memory[-2]), int(memory[-1])
     total = 2 * sum(counts) - PLACES
     out = []
     for value, bits in zip(values.tolist(), values.view(np.int32).tolist(), strict=True):
@@ -96,12 +96,12 @@ def second_moment(values: np.ndarray, kept: np.ndarray) -> tuple[list[float], np
 def distinct(key: tuple[int], frames: Iterator[pd.DataFrame], before: bytes | None) -> tuple[pd.DataFrame, bytes]:
     rows = in_order(frames)
     ranks = list(before) if before is not None else [0] * 2**BITS
-    known: dict[str, tuple[int, int]] = {}
+    places: dict[str, tuple[int, int]] = {}
     total, estimate, out = sum(ranks), "", []
     for source in rows["source"]:
-        place = known.get(source)
+        place = places.get(source)
         if place is None:
-            place = known[source] = _place(source)
+            place = places[source] = _place(source)
         bucket, rank = place
         if rank > ranks[bucket]:
             total += rank - ranks[bucket]

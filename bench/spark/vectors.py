@@ -32,14 +32,14 @@ class Grouped:
         self.starts = np.concatenate([[0], np.cumsum(self.counts)])
         self.rank = np.arange(len(slots)) - self.starts[self.slots]
 
-    def behind(self, kept: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def behind(self, state: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return all numbers by slot, where each slot's begin and, behind the last, end, and where those of rows are."""
-        many, size = kept.shape[:2]
+        many, size = state.shape[:2]
         edges = self.starts + size * np.arange(many + 1)
         at = np.arange(len(values)) + size * (self.slots + 1)
         every = np.empty((len(values) + many * size, *values.shape[1:]), values.dtype)
         every[at] = values
-        every[(edges[:-1, None] + np.arange(size)).ravel()] = kept.reshape(-1, *values.shape[1:])
+        every[(edges[:-1, None] + np.arange(size)).ravel()] = state.reshape(-1, *values.shape[1:])
         return every, edges, at
 
     def rounds(self) -> list[np.ndarray]:
@@ -54,20 +54,20 @@ class Grouped:
         return out
 
 
-def slots_of(known: list[str], sources: pa.Array) -> tuple[np.ndarray, list[str]]:
+def slots_of(sources_before: list[str], sources: pa.Array) -> tuple[np.ndarray, list[str]]:
     """Return the slot of each row, and the names of all slots: those that are known, then new ones."""
     coded = sources.dictionary_encode() if not isinstance(sources, pa.DictionaryArray) else sources
     names = coded.dictionary.to_pylist()
-    at = pd.Index(known, dtype=object).get_indexer(names)
+    at = pd.Index(sources_before, dtype=object).get_indexer(names)
     new = np.flatnonzero(at < 0)
-    at[new] = len(known) + np.arange(len(new))
-    return at[coded.indices.to_numpy()], known + [names[i] for i in new]
+    at[new] = len(sources_before) + np.arange(len(new))
+    return at[coded.indices.to_numpy()], sources_before + [names[i] for i in new]
 
 
-def grown(kept: np.ndarray, many: int, fill: float = 0) -> np.ndarray:
+def grown(values: np.ndarray, many: int, fill: float = 0) -> np.ndarray:
     """Return what is kept, with rows for new slots."""
-    more = np.full((many - len(kept), *kept.shape[1:]), fill, kept.dtype)
-    return np.concatenate([kept, more])
+    more = np.full((many - len(values), *values.shape[1:]), fill, values.dtype)
+    return np.concatenate([values, more])
 
 
 def filled(grouped: Grouped, values: np.ndarray, last: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -75,20 +75,20 @@ def filled(grouped: Grouped, values: np.ndarray, last: np.ndarray) -> tuple[np.n
     every, edges, at = grouped.behind(last, values[grouped.order])
     valid = ~np.isnan(every)
     seen = np.concatenate([[0], np.cumsum(valid)])
-    known = every[valid]
+    whole = every[valid]
 
     def before(place: np.ndarray, slots: np.ndarray) -> np.ndarray:
         which = seen[place][:, None] - GAP + np.arange(GAP)
         inside = which >= seen[edges[slots]][:, None]
-        return np.where(inside, known[np.where(inside, which, 0)] if len(known) else np.float32(0), np.float32(np.nan))
+        return np.where(inside, whole[np.where(inside, which, 0)] if len(whole) else np.float32(0), np.float32(np.nan))
 
     gaps = np.flatnonzero(~valid[at])
     window = before(at[gaps], grouped.slots[gaps])
     there = ~np.isnan(window)
     total = np.where(there, window, np.float32(0)).sum(axis=1, dtype=np.float32)
     every[at[gaps]] = total / np.maximum(there.sum(axis=1), 1).astype(np.float32)
-    kept = before(edges[1:], np.arange(len(last)))
-    return grouped.in_order(every[at]), kept
+    ends = before(edges[1:], np.arange(len(last)))
+    return grouped.in_order(every[at]), ends
 
 
 def kalman(grouped: Grouped, values: np.ndarray, estimate: np.ndarray, variance: np.ndarray) -> np.ndarray:
@@ -130,9 +130,9 @@ def moments(
         drawn = _hashed(now.astype(np.uint64)[:, None], seeds[rows]) % np.uint64(PLACES)
         place = np.where(hit, same.argmax(axis=2), np.where(have < PLACES, have, drawn.astype(np.int64)))
         have = have + (~hit & (have < PLACES))
-        held = np.take_along_axis(many, place[..., None], 2)[..., 0]
+        counters = np.take_along_axis(many, place[..., None], 2)[..., 0]
         np.put_along_axis(mine, place[..., None], value[..., None], 2)
-        np.put_along_axis(many, place[..., None], np.where(hit, held + 1, 1)[..., None], 2)
+        np.put_along_axis(many, place[..., None], np.where(hit, counters + 1, 1)[..., None], 2)
         items[slots], counts[slots], used[slots] = mine, many, have
         out[rows] = now[:, None] * ((2 * many.sum(axis=2) - PLACES) / have)
     return out
@@ -168,8 +168,8 @@ def latest(grouped: Grouped, values: np.ndarray, total: np.ndarray, count: np.nd
     open_ = count + grouped.counts
     total[:], count[:] = whole[first[:-1] + open_ // BLOCK], open_ % BLOCK
     shifted = np.concatenate([[np.float32(last)], grouped.in_order(averages)])
-    known = np.maximum.accumulate(np.where(np.isnan(shifted), 0, np.arange(len(shifted))))
-    return shifted[known]
+    where = np.maximum.accumulate(np.where(np.isnan(shifted), 0, np.arange(len(shifted))))
+    return shifted[where]
 
 
 def joined(numbers: np.ndarray) -> pa.Array:

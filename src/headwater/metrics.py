@@ -77,10 +77,10 @@ class StepMetrics:
         >>> [round(slow.time_ms(share)) for share in (0.5, 0.9, 0.99)], StepMetrics("idle").time_ms(0.5)
         ([1, 1, 8], None)
         """
-        left = share * sum(self.times.values())
+        rest = share * sum(self.times.values())
         for bucket in sorted(self.times):
-            left -= self.times[bucket]
-            if left <= 0 and self.times[bucket]:
+            rest -= self.times[bucket]
+            if rest <= 0 and self.times[bucket]:
                 return round(2 ** ((bucket + 0.5) / _TO_A_DOUBLING) / 1e6, 6)
         return None
 

@@ -172,7 +172,7 @@ def test_bridges_end_in_the_first_lane_and_keys_are_spread_whole():
         ("farms", 0): ("farm",),
         ("sum", 0): ("farm", "tank"),
     }  # and `longer` has its records where `means` makes them
-    assert all(move.columns == tuple(move.given.schema) for move in layout.moves)  # somebody elsewhere may read them
+    assert all(move.columns == tuple(move.edge.schema) for move in layout.moves)  # somebody elsewhere may read them
     assert "for want of a method forget" in layout.why_one["keep"]  # it could go on in no other number of lanes
     assert laid_out(tanks(operator=Keeper)).where["keep"] == "key"  # a flow that is no part goes nowhere
 

@@ -303,7 +303,7 @@ def test_the_rest_of_a_round_that_was_handed_out_in_part_is_on_its_way(tmp_path)
     handed_out_in_part(kept, 120)
     moved = take_over(flow, kept, there)
     assert moved.positions["read"] == 1
-    (batches,) = waiting_in(there / "seeds", Checkpoint(there).taken()).values()
+    (batches,) = waiting_in(there / "seeds", Checkpoint(there).takeover()).values()
     assert [row["n"] for batch in batches for row in batch.rows()] == list(range(120, 300))
 
 

@@ -192,7 +192,7 @@ def test_what_a_file_says_of_its_times_is_used_to_leave_it_out(spark, tmp_path, 
     rows = found.slice(Slice((100 * SECOND, 200 * SECOND)), ("tank", "level", "at"), put_on)
     plan = rows._jdf.queryExecution().executedPlan().toString()
     assert "GreaterThanOrEqual(at,1970-01-01" in plan.partition("PushedFilters:")[2]
-    assert found.rows.where(found._held(Slice((100 * SECOND, 200 * SECOND)))).count() == 100
+    assert found.rows.where(found._is_in(Slice((100 * SECOND, 200 * SECOND)))).count() == 100
 
 
 def test_a_table_without_rows_leaves_a_stream_that_begins(spark, tmp_path, table):

@@ -91,15 +91,15 @@ def _python() -> Check:
     fits = sys.version_info >= (3, 11)
     processors, cores = len(os.sched_getaffinity(0)), usable_cores()
     limit = f", of which control groups leave {cores:g} cores" if cores < processors else ""
-    seen = f"{platform.python_version()}, {processors} processors{limit}, {platform.machine()}"
-    return Check("Python", fits, seen, "Headwater needs Python 3.11 or newer")
+    text = f"{platform.python_version()}, {processors} processors{limit}, {platform.machine()}"
+    return Check("Python", fits, text, "Headwater needs Python 3.11 or newer")
 
 
 def _compiler() -> Check:
     from headwater.data.jit import COMPILED
 
-    seen = "kernels run compiled" if COMPILED else "kernels run as plain Python, slowly"
-    return Check("compiled kernels", COMPILED, seen, "pip install numba", needed=False)
+    text = "kernels run compiled" if COMPILED else "kernels run as plain Python, slowly"
+    return Check("compiled kernels", COMPILED, text, "pip install numba", needed=False)
 
 
 def _promises() -> Check:

@@ -12,7 +12,7 @@ import typer
 from rich.table import Table
 
 from headwater.cli.screen import console
-from headwater.deploy.coordinator.stages import told as stages_text
+from headwater.deploy.coordinator.stages import stages_text
 from headwater.deploy.policies.policy_state import Decision
 from headwater.deploy.policies.telling import told, told_came, told_measured
 from headwater.errors import one_line

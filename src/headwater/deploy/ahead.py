@@ -87,14 +87,14 @@ def key_of(stored: Stored) -> str:
     return sha256(repr((*stored, file.st_ino, file.st_mtime_ns, file.st_size)).encode()).hexdigest()
 
 
-def marks(known: Collection[str]) -> Instead:
+def marks(keys: Collection[str]) -> Instead:
     """Return what has marks read from a checkpoint for state that is known elsewhere, in place of its bytes."""
 
     def mark(stored: Stored) -> bytes | None:
-        if stored.size >= LARGE and known:
+        if stored.size >= LARGE and keys:
             with suppress(OSError):  # who reads it says what is wrong
                 key = key_of(stored)
-                return _MARK + key.encode() + _SIZES.pack(stored.size, stored.checksum) if key in known else None
+                return _MARK + key.encode() + _SIZES.pack(stored.size, stored.checksum) if key in keys else None
         return None
 
     return mark
@@ -258,9 +258,9 @@ def _is_mark(state: bytes) -> bool:
 
 def _states_of(checkpoint: Checkpoint, step: str | None = None) -> Iterator[Any]:
     tasks = checkpoint.content["tasks"]
-    for saved in tasks.get(step, ()) if step is not None else chain(*tasks.values()):
-        yield saved["state"]
-        yield from saved["changes"]
+    for task in tasks.get(step, ()) if step is not None else chain(*tasks.values()):
+        yield task["state"]
+        yield from task["changes"]
 
 
 def _rewrite(store: Store, checkpoint: Checkpoint, change: Callable[[bytes], bytes | Stored]) -> None:
@@ -268,11 +268,11 @@ def _rewrite(store: Store, checkpoint: Checkpoint, change: Callable[[bytes], byt
     states: list[bytes | Stored] = []
     tasks: dict[str, list[Mapping[str, Any]]] = {}
     for name, each in checkpoint.content["tasks"].items():
-        for saved in each:
+        for task in each:
             at = len(states)
-            states += [change(state) for state in (saved["state"], *saved["changes"])]
+            states += [change(state) for state in (task["state"], *task["changes"])]
             entry = {"state": at, "whole": True, "changes": list(range(at + 1, len(states)))}
-            tasks.setdefault(name, []).append(saved | entry)
+            tasks.setdefault(name, []).append(task | entry)
     store.write(checkpoint.number, checkpoint.content | {"tasks": tasks}, states)
 
 

@@ -153,7 +153,7 @@ class BridgeEnds:
 
     def _look(self) -> None:
         """Do what the agent notes, until nothing is connected any more; the first time whatever is there."""
-        seen: tuple[int, ...] = ()
+        before: tuple[int, ...] = ()
         heeded = 0  #: the note of what is revoked
         rest_s, told_s = _LOOK_S, time.monotonic()
         while self._looks_on():
@@ -165,8 +165,8 @@ class BridgeEnds:
                     self._links.refuse(read_revoked(self._folder))
                     heeded = noted
             stamps = tuple(changed_ns(self._folder / name) for name in (_ROUTES, _ADDRESSES))
-            if stamps != seen and self._links is not None:
-                seen, routes = stamps, read_routes(self._folder)
+            if stamps != before and self._links is not None:
+                before, routes = stamps, read_routes(self._folder)
                 rest_s = _SOON_S if routes is not None and routes.moving else _LOOK_S
                 try:
                     self._go_by(routes)
@@ -208,16 +208,16 @@ class BridgeEnds:
         last_port = read_port(self._folder)
         ports = [last_port] if last_port else []
         ports += range(first, min(first + _PORTS, 65536)) if first else [free_port(host), 0]
-        refused: InputError | None = None
+        failure: InputError | None = None
         for port in ports:
             try:
                 links = Links((host, port), server=server, client=client, meter=meter)
             except InputError as error:
-                refused = error
+                failure = error
                 continue
             note_port(self._folder, links.port)
             return links
-        raise RunError(f"{refused}; other sites could not reach this part")
+        raise RunError(f"{failure}; other sites could not reach this part")
 
 
 def dials(ours: str, other: str, listens: list[str]) -> bool:

@@ -176,10 +176,10 @@ def tls_name(site: str) -> str:
 def _openssl(*arguments: object, stdin: bytes = b"") -> bytes:
     command = ["openssl", *map(str, arguments)]
     try:
-        done = subprocess.run(command, input=stdin, capture_output=True, timeout=60, check=False)
+        process = subprocess.run(command, input=stdin, capture_output=True, timeout=60, check=False)
     except FileNotFoundError:
         raise RunError("certificates are made with the program 'openssl', which is not installed") from None
-    if done.returncode:
-        lines = (done.stderr or done.stdout).decode("utf-8", "replace").strip().splitlines()
+    if process.returncode:
+        lines = (process.stderr or process.stdout).decode("utf-8", "replace").strip().splitlines()
         raise RunError(f"openssl {arguments[0]} failed: {lines[-1] if lines else ''}")
-    return done.stdout
+    return process.stdout

@@ -145,8 +145,8 @@ def _under_way(
     positions = [] if receiver is None else receiver.content["positions"].get(crossing.inlet, [])
     start = positions[0]["next"] if positions and positions[0] else 0
     messages = waiting(folders[crossing.origin], crossing.outlet).messages
-    sent = [unpack_frame(frame) for number, frame in messages if number >= start]
-    return sent + [each for task in sender.content["tasks"].get(crossing.outlet, []) for each in _before(task)]
+    batches = [unpack_frame(frame) for number, frame in messages if number >= start]
+    return batches + [each for task in sender.content["tasks"].get(crossing.outlet, []) for each in _before(task)]
 
 
 def _before(outlet: Mapping[str, Any]) -> list[Batch]:
@@ -198,8 +198,8 @@ def _write(move: _Recut, site: str, into: Path) -> None:
     names = [name for name, at in new.site_of.items() if at == site and name != DEAD_LETTERS]
     places = [(name, checkpoints.get(old.site_of[name])) for name in names]
     places += [(name, here) for name in _own(old, here)]
-    sent = {each.outlet: each for each in new.crossings if each.origin == site and each.stream in move.logs}
-    places += [(outlet, checkpoints.get(old.site_of[each.step])) for outlet, each in sent.items()]
+    crossings = {each.outlet: each for each in new.crossings if each.origin == site and each.stream in move.logs}
+    places += [(outlet, checkpoints.get(old.site_of[each.step])) for outlet, each in crossings.items()]
     content: dict[str, Any] = {"steps": {}, "sources": {}, "positions": {}, "tasks": {}}
     states: list[bytes] = []
     for name, origin in places:
@@ -209,16 +209,16 @@ def _write(move: _Recut, site: str, into: Path) -> None:
         if name in origin.content["positions"]:
             content["positions"][name] = origin.content["positions"][name]
             content["sources"][name] = origin.content["sources"][name]
-        for saved in origin.content["tasks"].get(name, []):
+        for task in origin.content["tasks"].get(name, []):
             at = len(states)
-            states += [saved["state"], *saved["changes"]]  # as they are: the run that goes on puts them together
+            states += [task["state"], *task["changes"]]  # as they are: the run that goes on puts them together
             entry = {"state": at, "whole": True, "changes": list(range(at + 1, len(states)))}
-            entry |= {"queue": []} if name in sent else {}  # what waited before a bridge is behind it by now
-            content["tasks"].setdefault(name, []).append(saved | entry)
+            entry |= {"queue": []} if name in crossings else {}  # what waited before a bridge is behind it by now
+            content["tasks"].setdefault(name, []).append(task | entry)
     for crossing in new.crossings:
         if crossing.target == site and (position := _position(move, crossing)) is not None:
-            read = {"kind": "Read", "does": str(crossing), "inputs": [], "parallel": 1}
-            content["steps"][crossing.inlet] = read | {"outputs": {"out": dict(crossing.schema.fields)}}
+            step = {"kind": "Read", "does": str(crossing), "inputs": [], "parallel": 1}
+            content["steps"][crossing.inlet] = step | {"outputs": {"out": dict(crossing.schema.fields)}}
             content["positions"][crossing.inlet] = [position]
     if not content["steps"]:
         return
@@ -227,7 +227,7 @@ def _write(move: _Recut, site: str, into: Path) -> None:
     if here is not None and "retired" in here.content:  # writers of its sinks in lanes that are no more
         head["retired"] = here.content["retired"]
     Store(into, PassingDisk()).write(0 if here is None else here.number, head | content, states)
-    for outlet, crossing in sent.items():
+    for outlet, crossing in crossings.items():
         if outlet in content["steps"]:
             note_waiting(into, outlet, move.logs[crossing.stream])
 
@@ -261,13 +261,13 @@ def moved(flow: Flow, before: Mapping[str, str], names: list[str], site: str) ->
 
     The flow's own name stands for all its steps that can move.
     """
-    chosen: list[str] = []
+    steps: list[str] = []
     for name in names:
         if name in flow.steps:
-            chosen.append(name)
+            steps.append(name)
         elif name == flow.name:
-            chosen += [each for at in dict.fromkeys(before.values()) for each in movable(flow, before, at)]
+            steps += [each for at in dict.fromkeys(before.values()) for each in movable(flow, before, at)]
         else:
             slip = suggestion(name, [*flow.steps, flow.name]) or f"; its steps are {listed(flow.steps)}"
             raise PlacementError(f"flow '{flow.name}' has no step '{name}'{slip}")
-    return {**before, **dict.fromkeys(chosen, site)}
+    return {**before, **dict.fromkeys(steps, site)}

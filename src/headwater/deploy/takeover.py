@@ -68,13 +68,13 @@ def take_over(
     before, after = Path(origin).absolute(), Path(target).absolute()
     flow.check()
     is_from = _runner_of(before)
-    chosen = _chosen(on, is_from, before, changed=was is not None)
+    runner = _chosen(on, is_from, before, changed=was is not None)
     if was is None and (renamed or allow_dropped_state):
         raise RunError("say what the flow was when the checkpoint was made (--was FLOW)")
-    if buckets is not None and (chosen != "spark" or buckets < 1):
-        raise RunError(f"buckets are Spark's parts of keys, a whole number above 0; got {buckets} for {chosen}")
+    if buckets is not None and (runner != "spark" or buckets < 1):
+        raise RunError(f"buckets are Spark's parts of keys, a whole number above 0; got {buckets} for {runner}")
     if after == before or (after.exists() and (not after.is_dir() or any(after.iterdir()))):
-        raise RunError(f"{after} is there already; give a new folder for the checkpoint that {chosen} is to go on from")
+        raise RunError(f"{after} is there already; give a new folder for the checkpoint that {runner} is to go on from")
     if after.resolve().is_relative_to(before.resolve()):
         raise RunError(
             f"{after} is in the checkpoint that it is made of, and would go with that; give a folder elsewhere"
@@ -82,16 +82,16 @@ def take_over(
     lock = Lock(before, "checkpoint")
     try:
         _refuse_moved_elsewhere(before, after)
-        moment = _read(was or flow, before, is_from, chosen, fresh=fresh, ended=ended)
+        moment = _read(was or flow, before, is_from, runner, fresh=fresh, ended=ended)
         new_sinks = [name for name in fresh if flow.steps[name].is_sink]
         if was is not None:
             moment = fitted(moment, was, flow, renamed=renamed, allow_dropped=allow_dropped_state)
             new_sinks += [step.name for step in flow.steps.values() if step.is_sink and step.name not in was.steps]
         with _new(after) as new_folder:
-            _write(moment, flow, new_folder, chosen, before, buckets or whole_cores(), new_sinks)
+            _write(moment, flow, new_folder, runner, before, buckets or whole_cores(), new_sinks)
             for path in [new_folder, *new_folder.rglob("*")]:
                 sync(path)
-            note_move(before, after, chosen)  # first: two checkpoints to go on from are worse than none
+            note_move(before, after, runner)  # first: two checkpoints to go on from are worse than none
             new_folder.replace(after)
     except OSError as error:
         raise explained(error, error.filename or after, "move a checkpoint to") from error
@@ -102,7 +102,7 @@ def take_over(
         flow.name,
         str(before),
         str(after),
-        chosen,
+        runner,
         moment.part,
         moment.positions,
         {name: size for name, step in moment.steps.items() if (size := len(step.operator.snapshot()))},

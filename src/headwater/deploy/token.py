@@ -33,10 +33,10 @@ def make_token(folder: Path, site: str) -> str:
     with alone(folder):
         admitted = read_revoked(folder).get(site)
         identity = issue(folder, site) if admitted == "" else issued(folder, site)
-        read = [path.read_text() for path in (identity.certificate, identity.key, identity.authority)]
+        texts = [path.read_text() for path in (identity.certificate, identity.key, identity.authority)]
         if admitted == "":
             note_revoked(folder, site, serial_of(identity.certificate))
-    return base64.b64encode(msgspec.json.encode(_Token(site, *read))).decode()
+    return base64.b64encode(msgspec.json.encode(_Token(site, *texts))).decode()
 
 
 def revoke(folder: Path, site: str) -> None:

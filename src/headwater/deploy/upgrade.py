@@ -96,11 +96,11 @@ def _described(step: Step) -> dict[str, str]:
     }
 
 
-def _check_dropped(moment: Moment, kept: set[str], allow_dropped: bool) -> None:
-    gone = [name for name, step in moment.steps.items() if name not in kept and step.operator.snapshot()]
-    if gone and not allow_dropped:
+def _check_dropped(moment: Moment, staying: set[str], allow_dropped: bool) -> None:
+    missing = [name for name, step in moment.steps.items() if name not in staying and step.operator.snapshot()]
+    if missing and not allow_dropped:
         raise RunError(
-            f"state of {listed(gone)} would be lost: the flow has no such step any more. Say what it is called now "
+            f"state of {listed(missing)} would be lost: the flow has no such step any more. Say what it is called now "
             "(--renamed OLD=NEW), or that it may be lost (--allow-dropped-state)"
         )
 
@@ -125,8 +125,8 @@ def _check_sources(was: Flow, flow: Flow) -> None:
 
 
 def _check_waiting(moment: Moment, flow: Flow) -> None:
-    gone = [name for name, batches in moment.waiting.items() if batches and name not in flow.steps]
-    if gone:
+    missing = [name for name, batches in moment.waiting.items() if batches and name not in flow.steps]
+    if missing:
         raise RunError(
-            f"records wait for {listed(gone)}, which the flow does not have any more; let them be written first"
+            f"records wait for {listed(missing)}, which the flow does not have any more; let them be written first"
         )

@@ -209,9 +209,9 @@ def _with_sink(flow: Flow, sink: Any) -> Flow:
     if DEAD_LETTERS not in flow.steps:
         steps.append(Step(DEAD_LETTERS, DeadLetters(), (), {"out": DEAD_LETTER_SCHEMA}))
     steps.append(Step(KEPT, Write(sink), (Input(DEAD_LETTERS, "out", DEAD_LETTER_SCHEMA),)))
-    kept = Flow.of_steps(flow.name, steps)
-    kept.is_part = flow.is_part
-    return kept
+    part = Flow.of_steps(flow.name, steps)
+    part.is_part = flow.is_part
+    return part
 
 
 class _Moments:

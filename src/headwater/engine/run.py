@@ -11,12 +11,13 @@ from collections.abc import Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
-from headwater.data.batch import END, NO_WATERMARK, Batch
+from headwater.data.batch import Batch
 from headwater.data.jit import answering_at_once, being_compiled
 from headwater.engine import closing
 from headwater.engine.checks import check_endpoints
 from headwater.engine.closing import close_within_grace, text_of
 from headwater.engine.hanging import Hanging
+from headwater.engine.measuring import accounts_of, in_hand_of, watermarks_of
 from headwater.engine.options import Options
 from headwater.engine.scheduler import Activation, Throttle
 from headwater.engine.source import SourceThread
@@ -27,7 +28,7 @@ from headwater.flow.endpoints import Reader, Source, is_remote
 from headwater.flow.flow import Flow
 from headwater.flow.steps import Step, Write
 from headwater.histogram import Histogram
-from headwater.metrics import Report, Sample, StepMetrics, added_accounts
+from headwater.metrics import Report, Sample, StepMetrics
 from headwater.operators import Operator, build
 from headwater.operators.execution_graph import ExecutionGraph
 from headwater.operators.queue import Delivery
@@ -435,7 +436,7 @@ class EngineRun(ABC):
         out: dict[str, int] = {}
         with self.lock:
             queued = [self.waiting(index) for index in range(len(self.tasks))]
-            in_hand = self._in_hand()
+            in_hand = in_hand_of(self.tasks)
             backpressure = self._backpressure_ns + (now - self._throttled_since if self._throttled_since else 0)
         for task, queue, hand in zip(self.tasks, queued, in_hand, strict=True):
             metrics = task.metrics(now)
@@ -450,15 +451,9 @@ class EngineRun(ABC):
             steps[source.task.name].queue = source.held
         records_in = sum(s.task.counters.records_in for s in self.sources)
         at_s = (now - self._began_ns) / 1e9
-        return Sample(at_s, steps, latency, emit_latency, records_in, out, backpressure / 1e9, self._watermarks())
-
-    def _watermarks(self) -> dict[str, int]:
-        """Return how far event time has come at each step, at its slowest instance; no word of steps that know of none."""
-        watermarks: dict[str, int] = {}
-        for task in self.tasks:
-            if NO_WATERMARK < task.watermark < END:
-                watermarks[task.name] = min(task.watermark, watermarks.get(task.name, END))
-        return watermarks
+        return Sample(
+            at_s, steps, latency, emit_latency, records_in, out, backpressure / 1e9, watermarks_of(self.tasks)
+        )
 
     def is_output(self, task: Task) -> bool:
         """Say whether records that come here have come out of the flow."""
@@ -467,15 +462,6 @@ class EngineRun(ABC):
     def waiting(self, index: int) -> int:
         """Return how many records are in the queue of an instance; called with the lock held."""
         return self.tasks[index].queue.records()
-
-    def _in_hand(self) -> list[int]:
-        """Return, for each instance, the records that a worker has in hand for it or carries to it."""
-        counts = [(task.in_hand or 0) + task.given_up for task in self.tasks]
-        for task in self.tasks:
-            for delivery in list(task.in_transit):
-                if delivery.batch is not None:
-                    counts[delivery.to] += delivery.size
-        return counts
 
     def report(self) -> Report:
         """Return what the run has done so far, or in all when it is over."""
@@ -497,10 +483,6 @@ class EngineRun(ABC):
 
     def _extra(self) -> dict[str, Any]:
         """Return what writers tell of records that they have taken, by step, and what checkpoints were made."""
-        writers = [(task.name, task.operator.account) for task in self.tasks if task.operator is not None]
-        accounts: dict[str, dict[str, Any]] = {}
-        for name, account in dict.fromkeys(writers):  # once each: a sink may have given all its instances one writer
-            if account is not None:
-                accounts[name] = added_accounts(accounts.get(name, {}), account())
+        accounts = accounts_of(self.tasks)
         extra: dict[str, Any] = {"sinks": accounts} if accounts else {}
         return extra if self.checkpointer is None else {**extra, "checkpoints": self.checkpointer.to_json()}

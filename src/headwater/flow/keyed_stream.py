@@ -95,10 +95,10 @@ class KeyedStream:
         types = self._aggregate_types(name, aggregates)
         fields: dict[str, object] = dict(schema.only(self.keys))
         bounds: dict[str, object] = {"start": "time", "end": "time"} if timed else {}
-        taken = set(fields) & set(bounds)
-        if taken:
+        twice = set(fields) & set(bounds)
+        if twice:
             raise FlowError(
-                f"{_users_line()}: step {name!r}: the result has {listed(taken)} twice, as a key and of the window; "
+                f"{_users_line()}: step {name!r}: the result has {listed(twice)} twice, as a key and of the window; "
                 "give the key another name before key_by, with .with_columns"
             )
         clash = (set(fields) | set(bounds)) & set(types)

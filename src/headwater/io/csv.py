@@ -267,9 +267,9 @@ class CsvReader:
     def _next_row(self, lines: Sequence[bytes], at: int) -> tuple[list[str], int, str]:
         """Return the row that begins there, how many lines it takes, and what is wrong with it, if anything."""
         try:
-            begun = lines[at].decode() + "\n"
+            first_line = lines[at].decode() + "\n"
             others = range(at + 1, min(len(lines), at + self._span))
-            texts = chain([begun], (lines[other].decode(errors="replace") + "\n" for other in others))
+            texts = chain([first_line], (lines[other].decode(errors="replace") + "\n" for other in others))
             reader = csv.reader(texts, delimiter=self._source.delimiter, strict=True)
             row = next(reader)
             return row, reader.line_num, self._reason(row) if row else ""

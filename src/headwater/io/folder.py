@@ -329,8 +329,8 @@ class _LinesReader:
 
 def _parse_position(position: Any, source: Folder) -> tuple[list[str], str, Any]:
     match position:
-        case [[*done], str(name), at]:
-            return done, name, at
+        case [[*names], str(name), at]:
+            return names, name, at
     raise InputError(
         f"cannot read {source} from position {position!r}: expected files that were read, a file and a place"
     )

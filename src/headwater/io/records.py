@@ -116,9 +116,9 @@ class JsonDecoder:
     def _wrong_type(self, what: str, name: str) -> str:
         """Say 'x: expected float, got str' in the schema's own words."""
         kind = self._schema.get(name, "?")
-        got = what.partition("got `")[2].rstrip("`")
+        came = what.partition("got `")[2].rstrip("`")
         return (
-            f"{name}: expected {kind}, got {got}" if got else f"{name}: {what[:1].lower()}{what[1:].replace('`', '')}"
+            f"{name}: expected {kind}, got {came}" if came else f"{name}: {what[:1].lower()}{what[1:].replace('`', '')}"
         )
 
 

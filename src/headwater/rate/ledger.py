@@ -106,31 +106,31 @@ class Ledger:
     def refusal(self, reservation: Reservation) -> Refusal | None:
         """Say why cores cannot be held, in place of what is held under the same name; None where they can."""
         others = {name: each for name, each in self.reservations.items() if name != reservation.id}
-        left = max(0.0, self.capacity - sum(each.cores for each in others.values()))
+        room = max(0.0, self.capacity - sum(each.cores for each in others.values()))
         if (
-            reservation.cores > reservation.most <= left
+            reservation.cores > reservation.most <= room
         ):  # else what is left is the tighter bound, and what would fit hangs on that
             return Refusal(reservation.cores, reservation.most, why="lane")
-        if reservation.cores > left:
+        if reservation.cores > room:
             holders = tuple((each.flow, each.cores) for each in others.values())
-            return Refusal(reservation.cores, left, holders)
+            return Refusal(reservation.cores, room, holders)
         return None
 
     def ask(self, reservation: Reservation) -> Refusal | None:
         """Hold cores, or say why not; asked again under the same name, in place of what was held."""
-        refused = self.refusal(reservation)
-        if refused is None:
+        refusal = self.refusal(reservation)
+        if refusal is None:
             self.reservations[reservation.id] = reservation
-        return refused
+        return refusal
 
     def settle(self, name: str, cores: float) -> Refusal | None:
         """Hold as many cores as a trial has shown to be needed; if they cannot be had, none are held any more."""
         if name not in self.reservations:
             return Refusal(cores, self.left)
-        refused = self.ask(replace(self.reservations[name], cores=cores))
-        if refused is not None:
+        refusal = self.ask(replace(self.reservations[name], cores=cores))
+        if refusal is not None:
             self.free(name)
-        return refused
+        return refusal
 
     def free(self, name: str) -> None:
         """Hold nothing under this name."""
@@ -138,7 +138,7 @@ class Ledger:
 
     def sweep(self, lives: Callable[[Reservation], bool]) -> list[Reservation]:
         """Free what is held for processes that are gone, and return it."""
-        gone = [each for each in self.reservations.values() if not lives(each)]
-        for each in gone:
+        dead = [each for each in self.reservations.values() if not lives(each)]
+        for each in dead:
             self.free(each.id)
-        return gone
+        return dead

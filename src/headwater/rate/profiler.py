@@ -156,21 +156,21 @@ class Point:
         due_s = time.monotonic()
         for tick in range(ticks):
             for source, feed in self._feeds.items():
-                batch, read, again = feed.take(self.count)
+                batch, activation, again = feed.take(self.count)
                 if again and self._began:
                     self._chain.close()
                     self._chain = Chain(self._flow)  # event time would go back
                 self._chain.activations.clear()
                 self._chain.push(source, batch)
                 if tick and not warm:
-                    self._note(source, read)
+                    self._note(source, activation)
             self._began = True
             self._counted += bool(tick and not warm)
             due_s = max(due_s + self.tick_s, time.monotonic())
             time.sleep(max(0.0, due_s - time.monotonic()))
 
-    def _note(self, source: str, read: TimedActivation) -> None:
-        self.spent[source].append((read.records, read.cpu_s))
+    def _note(self, source: str, activation: TimedActivation) -> None:
+        self.spent[source].append((activation.records, activation.cpu_s))
         for name, activations in self._chain.activations.items():
             self.spent[name].append(
                 (sum(each.records for each in activations), sum(each.cpu_s for each in activations))

@@ -49,7 +49,7 @@ def start(
         if realtime:
             _in_real_time(flow, admitted.cores)
         flow_to_run = flow if dead is None else keeping(flow, dead)
-        left_s = _left(options.get("seconds"), admitted)
+        left_s = _remaining_s(options.get("seconds"), admitted)
         running = begin(flow_to_run, admitted, line, **{**options, "seconds": left_s})
         if realtime:
             run_as_usual()  # its threads have it from here, and nothing else should
@@ -59,7 +59,7 @@ def start(
         raise
 
 
-def _left(seconds: float | None, admitted: Reservation) -> float | None:
+def _remaining_s(seconds: float | None, admitted: Reservation) -> float | None:
     """Return for how long to read, of the time that was asked for before a lane died."""
     if seconds is None or admitted.before is None:
         return seconds

@@ -104,13 +104,13 @@ class Supervisor:
                 return (
                     self._ask(message, pid, user)
                     if self._may_ask(user)
-                    else _refused(Refusal(message.cores, 0.0, why="closed"))
+                    else _refusal(Refusal(message.cores, 0.0, why="closed"))
                 )
             case Resume():
                 return self._resume(message, pid, user)
         if not self._may_change(message.id, user):
             return (
-                _refused(Refusal(message.cores, self.ledger.left))
+                _refusal(Refusal(message.cores, self.ledger.left))
                 if isinstance(message, Settle)
                 else Noted(known=False)
             )
@@ -134,8 +134,8 @@ class Supervisor:
         """Free what is held for processes that are gone, and that nobody starts again."""
         if self._unwritten:
             self._write_or_later()
-        for gone in self.ledger.sweep(lives):
-            self._free(gone.id)
+        for dead in self.ledger.sweep(lives):
+            self._free(dead.id)
         if self._released:
             self._released &= set(self.grade.names())
             for name in self._released:
@@ -167,30 +167,30 @@ class Supervisor:
     def _ask(self, message: Ask, pid: int, uid: int) -> Reply:
         began = process.began(pid)
         if began is None:
-            return _refused(Refusal(message.cores, self.ledger.left))
+            return _refusal(Refusal(message.cores, self.ledger.left))
         name = f"{self._sign}-{uuid.uuid4().hex[:12]}"
         keeper = _keeper(message, uid)
         lane = Reservation(name, message.flow, message.contract, message.cores, pid, began, uid, message.lanes, keeper)
-        refused = self.ledger.refusal(lane)
-        if refused is None and self.grade.name == "shared" and not message.best_effort:
+        refusal = self.ledger.refusal(lane)
+        if refusal is None and self.grade.name == "shared" and not message.best_effort:
             fair = share(self.ledger.cores, lane.processes)
-            refused = Refusal(message.cores, fair, why="unprotected") if fair < message.cores else None
-        if refused is not None:
-            return _refused(refused)
+            refusal = Refusal(message.cores, fair, why="unprotected") if fair < message.cores else None
+        if refusal is not None:
+            return _refusal(refusal)
         self.ledger.ask(lane)
         try:
             self._write()
         except OSError as error:  # such as a full disk: who takes our place would not know of it
             self.ledger.free(name)
             log.warning("the ledger cannot be written, and nothing is promised: %s", error)
-            return _refused(Refusal(message.cores, self.ledger.left, why="unwritten", error=str(error)))
+            return _refusal(Refusal(message.cores, self.ledger.left, why="unwritten", error=str(error)))
         return self._protected(lane, self.grade.protect, best_effort=message.best_effort)
 
     def _settled(self, message: Settle) -> Reply:
-        refused = self.ledger.settle(message.id, message.cores)
-        if refused is not None:
+        refusal = self.ledger.settle(message.id, message.cores)
+        if refusal is not None:
             self._free(message.id)
-            return _refused(refused)
+            return _refusal(refusal)
         lane = self.ledger.reservations[message.id]
         if lane.keeper is not None:
             findings = msgspec.structs.replace(lane.keeper.found, measured=message.measured)
@@ -223,7 +223,7 @@ class Supervisor:
             if not best_effort:
                 self._free(lane.id)
                 fair = min(share(self.ledger.cores, lane.processes), lane.cores)
-                return _refused(Refusal(lane.cores, fair, why="unprotected"))
+                return _refusal(Refusal(lane.cores, fair, why="unprotected"))
             self._write_or_later()
             return self._unprotected(lane, f"nothing protects it: {error}")
         self._write_or_later()
@@ -321,7 +321,7 @@ def _keeper(message: Ask, uid: int) -> Keeper | None:
     return Keeper(message.keeper, began, message.found)
 
 
-def _refused(refusal: Refusal) -> Refused:
+def _refusal(refusal: Refusal) -> Refused:
     return Refused(refusal.required, refusal.left, list(refusal.holders), refusal.why, refusal.error)
 
 

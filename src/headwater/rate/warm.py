@@ -128,7 +128,7 @@ class _Parent:
     def _forked(self, connection: socket.socket) -> Order | None:
         """Fork a lane; return its order in that, and nothing here."""
         try:
-            order, fds = _heard(connection)
+            order, fds = _receive(connection)
         except (OSError, ValueError, msgspec.DecodeError) as error:
             print(f"an order that cannot be understood: {error}", file=sys.stderr, flush=True)
             connection.close()
@@ -161,7 +161,7 @@ class _Parent:
                     _say(connection, os.waitstatus_to_exitcode(status))
 
 
-def _heard(connection: socket.socket) -> tuple[Order, list[int]]:
+def _receive(connection: socket.socket) -> tuple[Order, list[int]]:
     connection.settimeout(_ORDER_S)
     text, fds, _, _ = socket.recv_fds(connection, 65536, FDS)
     try:

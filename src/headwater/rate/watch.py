@@ -126,14 +126,14 @@ class Watch:
 
     def _reading(self, run: WatchedRun) -> _Counted:
         now, pids = run.sample(), run.processes()
-        left = backlog(self.admitted.demand, now)
+        waiting = backlog(self.admitted.demand, now)
         return _Counted(
             time.monotonic(),
             sum(process.used_s(pid) for pid in pids),
             max(process.waited_ns(pid) for pid in pids) / 1e9,
             now.backpressure_s,
-            left,
-            now.records_in - left,
+            waiting,
+            now.records_in - waiting,
             {name: step.busy_ns / 1e9 for name, step in now.steps.items()},
         )
 

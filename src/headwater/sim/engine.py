@@ -156,5 +156,5 @@ class Simulation:
         extra["mean_latency_s"] = means
         extra["sinks"] = by_sink(problem, self.device, means, last.records_out)
         decisions = sum(site.scheduler.decisions for site in self.sites.values())
-        left = sum(step.left for step in last.steps.values())
-        return Report(problem.name, "sim", self.now, last, left=left, decisions=decisions, extra=extra)
+        waiting = sum(step.left for step in last.steps.values())
+        return Report(problem.name, "sim", self.now, last, left=waiting, decisions=decisions, extra=extra)

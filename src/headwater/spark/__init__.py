@@ -53,8 +53,8 @@ def start(flow: Flow, inputs: DataFrame | Mapping[str, DataFrame] | None = None,
     from headwater.spark.frames import with_inputs
     from headwater.spark.running import SparkRun
 
-    chosen, given = flow if inputs is None else with_inputs(flow, inputs), SparkOptions(**options)
-    return (FiniteRun if fits(chosen, given) else SparkRun)(chosen, given).start()
+    whole, settings = flow if inputs is None else with_inputs(flow, inputs), SparkOptions(**options)
+    return (FiniteRun if fits(whole, settings) else SparkRun)(whole, settings).start()
 
 
 def run(flow: Flow, inputs: DataFrame | Mapping[str, DataFrame] | None = None, **options: Any) -> Report:

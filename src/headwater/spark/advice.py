@@ -108,9 +108,9 @@ def advice(message: str) -> str | None:
     >>> advice('java.lang.RuntimeException: No FileSystem for scheme "s3a"')[:34]
     'Spark knows no file system s3a: it'
     """
-    for form, told in _KNOWN:
-        found = re.search(form, message)
-        if found:
-            named = [group for group in found.groups() if group]
-            return told.format(*(named or [""]))
+    for form, text in _KNOWN:
+        match = re.search(form, message)
+        if match:
+            groups = [group for group in match.groups() if group]
+            return text.format(*(groups or [""]))
     return None

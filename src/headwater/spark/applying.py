@@ -63,28 +63,28 @@ def apply(
     """
     check_meaning(meaning)
     check_buckets(buckets)
-    given = inputs if inputs is not None else {}
+    frames_given = inputs if inputs is not None else {}
     if isinstance(flow, Flow):
-        built = with_inputs(flow, given)
-        sinks = {step.name: step.name for step in built.steps.values() if step.is_sink}
+        whole = with_inputs(flow, frames_given)
+        sinks = {step.name: step.name for step in whole.steps.values() if step.is_sink}
     else:
-        built, sinks = _built(flow, given)
+        whole, sinks = _build(flow, frames_given)
     if not sinks:
-        raise FlowError(f"flow {built.name!r} has no output; end it with .write(name, io.Discard())")
-    frames = _frames(built)
-    streaming = _is_stream(built, frames)
-    for step in built.steps.values():
+        raise FlowError(f"flow {whole.name!r} has no output; end it with .write(name, io.Discard())")
+    frames = _frames(whole)
+    streaming = _is_stream(whole, frames)
+    for step in whole.steps.values():
         if step.is_source and step.name not in frames:
-            own.check(built.name, step.name, _source(built, step.name), streaming=streaming)
+            own.check(whole.name, step.name, _source(whole, step.name), streaming=streaming)
     spark = next(iter(frames.values())).rows.sparkSession
     if len(sinks) == 1:
         (sink,) = sinks.values()
-        return _output(spark, built, sink, buckets, built.name if observe is None else observe, meaning, streaming)
+        return _output(spark, whole, sink, buckets, whole.name if observe is None else observe, meaning, streaming)
     if observe is not None and not isinstance(observe, str):
-        raise FlowError(f"flow {built.name!r} has the outputs {listed(sinks)}; an Observation is for one")
+        raise FlowError(f"flow {whole.name!r} has the outputs {listed(sinks)}; an Observation is for one")
     return {
         name: _output(
-            spark, _leading_to(built, sink), sink, buckets, f"{observe or built.name}.{name}", meaning, streaming
+            spark, _leading_to(whole, sink), sink, buckets, f"{observe or whole.name}.{name}", meaning, streaming
         )
         for name, sink in sinks.items()
     }
@@ -109,9 +109,9 @@ def query(
     flow = Flow("query")
     streams = {}
     for name, rows in frames.items():
-        read = flow.read(f"rows of {name}", Frame(rows))
-        column = _time_column(name, read, time)
-        streams[name] = read if column is None else read.event_time(name, column, lateness=lateness, ahead=_ALWAYS)
+        stream = flow.read(f"rows of {name}", Frame(rows))
+        column = _time_column(name, stream, time)
+        streams[name] = stream if column is None else stream.event_time(name, column, lateness=lateness, ahead=_ALWAYS)
     flow.query("matches", text, streams=streams).write("out", Discard())
     result: DataFrame = apply(flow, buckets=buckets, observe=observe)
     return result
@@ -120,11 +120,11 @@ def query(
 _ALWAYS = "36500 d"  # a table of the future, or of a simulation, is nobody's broken clock
 
 
-def _time_column(name: str, read: Stream, said: str | Mapping[str, str] | None) -> str | None:
-    column = said.get(name) if isinstance(said, Mapping) else said
+def _time_column(name: str, stream: Stream, time: str | Mapping[str, str] | None) -> str | None:
+    column = time.get(name) if isinstance(time, Mapping) else time
     if column is not None:
         return column
-    times = [column for column, kind in read.schema.fields if kind == "time"]
+    times = [column for column, kind in stream.schema.fields if kind == "time"]
     if len(times) > 1:
         raise FlowError(
             f"input {name!r} has the timestamps {listed(times)}; say which is event time: time={times[0]!r}"
@@ -132,16 +132,16 @@ def _time_column(name: str, read: Stream, said: str | Mapping[str, str] | None) 
     return times[0] if times else None
 
 
-def _built(builder: Builder, given: DataFrame | Mapping[str, DataFrame]) -> tuple[Flow, dict[str, str]]:
+def _build(builder: Builder, frames: DataFrame | Mapping[str, DataFrame]) -> tuple[Flow, dict[str, str]]:
     """Let a function make a flow of streams that read DataFrames; return it, and the sink of each output."""
     if not callable(builder):
         raise FlowError(f"a flow, or a function that makes one of streams, is expected; got {type(builder).__name__}")
     flow = Flow(getattr(builder, "__name__", "flow").strip("<>"))
-    names = _asked_for(builder, flow.name, given)
-    if isinstance(given, Mapping):
-        result = builder(**{name: flow.read(name, Frame(rows)) for name, rows in given.items()})
+    names = _asked_for(builder, flow.name, frames)
+    if isinstance(frames, Mapping):
+        result = builder(**{name: flow.read(name, Frame(rows)) for name, rows in frames.items()})
     else:
-        result = builder(flow.read(names[0], Frame(given)))
+        result = builder(flow.read(names[0], Frame(frames)))
     outputs = result if isinstance(result, Mapping) else {"out": result}
     sinks = {}
     for name, stream in outputs.items():
@@ -154,32 +154,32 @@ def _built(builder: Builder, given: DataFrame | Mapping[str, DataFrame]) -> tupl
     return flow, sinks
 
 
-def _asked_for(builder: Builder, called: str, given: DataFrame | Mapping[str, DataFrame]) -> list[str]:
+def _asked_for(builder: Builder, flow_name: str, frames: DataFrame | Mapping[str, DataFrame]) -> list[str]:
     """Return the names of the streams that a function asks for; raises if it cannot be given just those."""
     signature = inspect.signature(builder)
-    streams = dict(given) if isinstance(given, Mapping) else {}
+    streams = dict(frames) if isinstance(frames, Mapping) else {}
     names = [name for name, parameter in signature.parameters.items() if parameter.kind not in _REST]
     try:
-        signature.bind(**streams) if isinstance(given, Mapping) else signature.bind(given)
+        signature.bind(**streams) if isinstance(frames, Mapping) else signature.bind(frames)
     except TypeError as error:
-        shown = ", ".join(f"{name!r}: …" for name in names)
-        told = f"the inputs {listed(streams)}" if streams else "none" if isinstance(given, Mapping) else "one DataFrame"
+        example = ", ".join(f"{name!r}: …" for name in names)
+        got = f"the inputs {listed(streams)}" if streams else "none" if isinstance(frames, Mapping) else "one DataFrame"
         raise FlowError(
-            f"{called} is given a stream for each input, and takes {listed(names) or 'none'}; got {told} ({error}); "
-            f"say which DataFrame is which, as {{{shown}}}"
+            f"{flow_name} is given a stream for each input, and takes {listed(names) or 'none'}; got {got} ({error}); "
+            f"say which DataFrame is which, as {{{example}}}"
         ) from None
     return names or ["rows"]
 
 
 def _leading_to(flow: Flow, sink: str) -> Flow:
     """Return the part of a flow that a sink depends on; dead letters come from everywhere."""
-    kept = {sink}
+    names = {sink}
     for step in reversed(flow.in_order()):
-        if step.name in kept:
-            kept |= {given.step for given in step.inputs}
-    if DEAD_LETTERS in kept:
+        if step.name in names:
+            names |= {edge.step for edge in step.inputs}
+    if DEAD_LETTERS in names:
         return flow
-    part = Flow.of_steps(flow.name, (step for step in flow.steps.values() if step.name in kept))
+    part = Flow.of_steps(flow.name, (step for step in flow.steps.values() if step.name in names))
     for step in list(part.steps.values()):
         first = next(iter(step.outputs), None)  # which has to be read by somebody, though the sink be on another one
         if first is not None and not part.readers_of(step.name, first):
@@ -197,13 +197,13 @@ def _output(
     streaming: bool,
 ) -> DataFrame:
     """Return what comes to one sink."""
-    frames = _given(flow)
+    frames = _frames_in(flow)
     flow = flow.replaced({step.name: Write(Discard()) for step in flow.steps.values() if step.is_sink})
     heads = heads_of(flow, meaning)
-    given = {step: frame.rows for step, frame in frames.items()}
-    made = _by_spark_alone(flow, name, heads, given)
-    if made is not None:
-        return observed(made, observe, tells_late=meaning == "headwater")
+    inputs = {step: frame.rows for step, frame in frames.items()}
+    alone = _by_spark_alone(flow, name, heads, inputs)
+    if alone is not None:
+        return observed(alone, observe, tells_late=meaning == "headwater")
     check_workers(spark)
     layout = cut_behind(flow, heads, buckets or int(spark.conf.get("spark.sql.shuffle.partitions") or 1))
     sent_layout = carried(layout)
@@ -211,11 +211,11 @@ def _output(
     for step, head in heads.items():
         prefix = SourceStage(sent_layout, layout.source_stage(step))
         if step not in frames:
-            read = own.rows_as_stream if streaming else own.rows_at_once
-            parts.append(read(spark, step, _source(flow, step), head.columns, prefix))
+            make_rows = own.rows_as_stream if streaming else own.rows_at_once
+            parts.append(make_rows(spark, step, _source(flow, step), head.columns, prefix))
             continue
         order = None if streaming else event_time_of(layout.flow, step)
-        parts.append(rows_of_frame(head.of(given), head.schema.only(head.columns), prefix, order))
+        parts.append(rows_of_frame(head.of(inputs), head.schema.only(head.columns), prefix, order))
         if not streaming:
             parts.append(end_of(spark, prefix))
     rows = reduce(lambda a, b: a.union(b), parts)
@@ -232,16 +232,16 @@ def _output(
 
 
 def _by_spark_alone(
-    flow: Flow, name: str, heads: Mapping[str, Head], given: Mapping[str, DataFrame]
+    flow: Flow, name: str, heads: Mapping[str, Head], rows: Mapping[str, DataFrame]
 ) -> DataFrame | None:
     """Return what comes to a sink where no step is left to us; None where one is, or where only we write its columns."""
     (source,) = flow.steps[name].inputs
     head = next((head for head in heads.values() if head.steps and head.steps[-1].name == source.step), None)
     if head is None:
         return None
-    whole = replace(head, columns=tuple(head.schema)).of(given)
+    whole = replace(head, columns=tuple(head.schema)).of(rows)
     kinds = dict(head.schema.fields)
-    if any(said not in (("timestamp",) if kinds[column] == "time" else PLAIN) for column, said in whole.dtypes):
+    if any(kind not in (("timestamp",) if kinds[column] == "time" else PLAIN) for column, kind in whole.dtypes):
         return None
     return whole.select(*(named(column).cast(SQL[kind]).alias(column) for column, kind in kinds.items()))
 
@@ -252,7 +252,7 @@ def _source(flow: Flow, step: str) -> Source:
     return kind.source
 
 
-def _given(flow: Flow) -> dict[str, Frame]:
+def _frames_in(flow: Flow) -> dict[str, Frame]:
     """Return the DataFrames that a flow reads, by step."""
     sources = {step.name: _source(flow, step.name) for step in flow.steps.values() if step.is_source}
     return {name: source for name, source in sources.items() if isinstance(source, Frame)}
@@ -260,19 +260,19 @@ def _given(flow: Flow) -> dict[str, Frame]:
 
 def _frames(flow: Flow) -> dict[str, Frame]:
     """Return the same; raises if there are none, or others beside them where only Java could read these."""
-    found = _given(flow)
-    own_ones = [step.name for step in flow.steps.values() if step.is_source and step.name not in found]
-    if not found:
+    frames = _frames_in(flow)
+    own_ones = [step.name for step in flow.steps.values() if step.is_source and step.name not in frames]
+    if not frames:
         raise FlowError(
             f"source {own_ones[0]!r} of flow {flow.name!r} is given no DataFrame; give one, or let Headwater run the flow: "
             "spark.run(flow)"
         )
-    if own_ones and not all(hasattr(frame.rows, "_jdf") for frame in found.values()):
+    if own_ones and not all(hasattr(frame.rows, "_jdf") for frame in frames.values()):
         raise FlowError(
             f"source {own_ones[0]!r} of flow {flow.name!r} is given no DataFrame, and would have to be sent to executors, "
             "which Spark Connect does not do; give a DataFrame of it"
         )
-    return found
+    return frames
 
 
 def _is_stream(flow: Flow, frames: Mapping[str, Frame]) -> bool:

@@ -94,8 +94,8 @@ class Archive:
         return [f"-XX:SharedArchiveFile={os.pathsep.join(map(str, places))}"] if places else []
 
     def _has_own_base(self) -> bool:
-        asked = [str(self.java), "-Xshare:on", "-version"]
-        return subprocess.run(asked, capture_output=True, check=False, timeout=_PATIENCE_S).returncode == 0
+        command = [str(self.java), "-Xshare:on", "-version"]
+        return subprocess.run(command, capture_output=True, check=False, timeout=_PATIENCE_S).returncode == 0
 
     @contextmanager
     def _alone(self) -> Iterator[bool]:
@@ -115,8 +115,8 @@ def archive_of(java: Java, spark_home: Path, before: Sequence[Path] = ()) -> Arc
     Java takes no archive of other jars, not even of the same ones with another date: these have another archive.
     """
     jars = [*before, *sorted((spark_home / "jars").glob("*.jar"))]
-    told = [(str(jar), about.st_size, about.st_mtime_ns) for jar in jars for about in (jar.stat(),)]
-    name = sha256(json.dumps([str(java.home), java.version, told]).encode()).hexdigest()[:12]
+    facts = [(str(jar), about.st_size, about.st_mtime_ns) for jar in jars for about in (jar.stat(),)]
+    name = sha256(json.dumps([str(java.home), java.version, facts]).encode()).hexdigest()[:12]
     return Archive(java.home / "bin" / "java", cache_folder() / "classes" / f"{name}.jsa")
 
 

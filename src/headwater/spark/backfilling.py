@@ -73,14 +73,14 @@ class _Progress:
     @classmethod
     def read(cls, folder: Path) -> _Progress | None:
         try:
-            told = json.loads((folder / _PROGRESS).read_text())
+            document = json.loads((folder / _PROGRESS).read_text())
         except FileNotFoundError:
             return None
-        return cls(**{**told, "slices": [Slice(tuple(edges)) for edges in told["slices"]]})
+        return cls(**{**document, "slices": [Slice(tuple(edges)) for edges in document["slices"]]})
 
     def write(self, folder: Path) -> None:
-        told = {name: getattr(self, name) for name in self.__slots__}
-        data = json.dumps({**told, "slices": [each.edges for each in self.slices]})
+        document = {name: getattr(self, name) for name in self.__slots__}
+        data = json.dumps({**document, "slices": [each.edges for each in self.slices]})
         folder.mkdir(parents=True, exist_ok=True)
         replace_whole(folder / _PROGRESS, data.encode())
 
@@ -96,13 +96,13 @@ class History:
     names: dict[str, str] = field(init=False)
 
     def __post_init__(self) -> None:
-        told = {name: "a DataFrame" if hasattr(t, "isStreaming") else str(t) for name, t in self.tables.items()}
-        object.__setattr__(self, "names", told)
+        names = {name: "a DataFrame" if hasattr(t, "isStreaming") else str(t) for name, t in self.tables.items()}
+        object.__setattr__(self, "names", names)
 
     @classmethod
     def of(cls, flow: Flow, tables: Any, until: str | datetime | None = None, order_by: str | None = None) -> History:
         """Check what is given against a flow: of a single source, its name is not needed."""
-        named = by_source(flow, tables, lambda names: "say whose history a table is (NAME=TABLE)")
+        by_name = by_source(flow, tables, lambda names: "say whose history a table is (NAME=TABLE)")
         if isinstance(until, datetime):
             until = until.isoformat()
         if until is not None:
@@ -110,7 +110,7 @@ class History:
                 micros_of_text(until)
             except ValueError:
                 raise FlowError(f"until is a moment such as 2026-11-16T08:00:00Z; got {until!r}") from None
-        return cls(named, until, order_by)
+        return cls(by_name, until, order_by)
 
 
 class Backfill:
@@ -140,7 +140,7 @@ class Backfill:
     @property
     def is_done(self) -> bool:
         """Whether all of history has been read, now or by an earlier run: a stream can go on."""
-        return self.checkpoint.taken() is not None
+        return self.checkpoint.takeover() is not None
 
     def start(self) -> Self:
         """Check all that can be checked, plan, and begin."""
@@ -156,12 +156,12 @@ class Backfill:
     def _prepare(self) -> None:
         self._began = time.perf_counter()
         self.checkpoint.lock()
-        known, begun = self.checkpoint.buckets(), _Progress.read(self.checkpoint.history)
-        if known is not None:
-            self._check_done(known)
+        buckets_now, progress = self.checkpoint.buckets(), _Progress.read(self.checkpoint.history)
+        if buckets_now is not None:
+            self._check_done(buckets_now)
             return
-        if begun is not None:
-            self._check_same(begun)
+        if progress is not None:
+            self._check_same(progress)
         for step in self.flow.steps.values():
             if isinstance(step.kind, Read):
                 sources.check(step.kind.source)
@@ -169,43 +169,43 @@ class Backfill:
         cut(self.flow, 1)
         self._spark = session(self.options.master, self.options.settings)
         buckets = self.options.buckets or int(self._spark.conf.get("spark.sql.shuffle.partitions") or 1)
-        self.layout = cut(self.flow, begun.buckets if begun else buckets)
+        self.layout = cut(self.flow, progress.buckets if progress else buckets)
         self._tables = {
-            name: table_of(self._spark, given, self.flow, name, self.history.order_by)
-            for name, given in self.history.tables.items()
+            name: table_of(self._spark, table, self.flow, name, self.history.order_by)
+            for name, table in self.history.tables.items()
         }
-        self._progress = begun or self._planned()
+        self._progress = progress or self._plan()
         self._sinks = Sinks(self.flow, self.checkpoint.folder)
         self.layout.stagings = self._sinks.stagings()
         self._broadcast = broadcast(self._spark, self.layout)
 
     def _check_done(self, buckets: int) -> None:
         """Find history read by an earlier run; a checkpoint of a run that had none is refused."""
-        if self.checkpoint.taken() is None:
+        if self.checkpoint.takeover() is None:
             raise RunError(
                 f"checkpoint {self.checkpoint} is of a run that has begun without history; give another folder"
             )
         self.checkpoint.check(self.flow, buckets)
 
-    def _check_same(self, begun: _Progress) -> None:
-        then = (begun.tables, begun.until, begun.order_by)
+    def _check_same(self, progress: _Progress) -> None:
+        then = (progress.tables, progress.until, progress.order_by)
         now = (self.history.names, self.history.until, self.history.order_by)
         if then != now:
             raise RunError(
                 f"checkpoint {self.checkpoint} has begun with other history: {_describe(*then)} then, and {_describe(*now)} "
                 "now; give the same, or another folder"
             )
-        if self.options.buckets not in (None, begun.buckets):
+        if self.options.buckets not in (None, progress.buckets):
             raise RunError(
-                f"checkpoint {self.checkpoint} spreads keys over {begun.buckets} buckets, not {self.options.buckets}"
+                f"checkpoint {self.checkpoint} spreads keys over {progress.buckets} buckets, not {self.options.buckets}"
             )
 
-    def _planned(self) -> _Progress:
+    def _plan(self) -> _Progress:
         history, cores = self.history, self._spark.sparkContext.defaultParallelism
         until_us = None if history.until is None else micros_of_text(history.until)
         size = PIECE * _PIECES * cores if self.options.sizes is None else self.options.sizes.batch_records
         slices, records, until = sliced(self._tables, until_us, size)
-        made = _Progress(
+        progress = _Progress(
             history.names, history.order_by, history.until, until, self.layout.buckets, records, list(slices)
         )
         states = {
@@ -214,8 +214,8 @@ class Backfill:
             for number in stage.numbers
         }
         write_seeds(self._states(0), states, {})
-        made.write(self.checkpoint.history)
-        return made
+        progress.write(self.checkpoint.history)
+        return progress
 
     # -- slices -------------------------------------------------------------------------------------------------------
 
@@ -256,10 +256,10 @@ class Backfill:
         envelopes, states = collected(rows.toArrow().to_batches(), self.layout, self.tally)
         rmtree(after, ignore_errors=True)  # of an attempt that was cut off
         write_seeds(after, states, {})
-        for kept in before.glob("*"):
-            if not (after / kept.name).exists():
+        for path in before.glob("*"):
+            if not (after / path.name).exists():
                 after.mkdir(parents=True, exist_ok=True)
-                copy2(kept, after / kept.name)
+                copy2(path, after / path.name)
         assert self._sinks is not None
         self._sinks.write(number, envelopes, self.tally)
 
@@ -339,14 +339,12 @@ class Backfill:
     def status_line(self) -> str:
         """Say how far it has come, how fast, and how long it will take, in words."""
         progress = getattr(self, "_progress", None)
-        done = self.tally.sample().records_in
-        if progress is None or not done:
+        count = self.tally.sample().records_in
+        if progress is None or not count:
             return f"history of {self.flow.name}"
-        rate = done / (time.perf_counter() - self._began)
-        left = progress.records * (len(progress.slices) - progress.done) / len(progress.slices) / rate
-        return (
-            f"history of {self.flow.name}: {done:,} of {progress.records:,} records, {rate:,.0f}/s, {left:,.0f} s to go"
-        )
+        rate = count / (time.perf_counter() - self._began)
+        eta_s = progress.records * (len(progress.slices) - progress.done) / len(progress.slices) / rate
+        return f"history of {self.flow.name}: {count:,} of {progress.records:,} records, {rate:,.0f}/s, {eta_s:,.0f} s to go"
 
     def _progress_told(self) -> dict[str, Any]:
         progress = getattr(self, "_progress", None)
@@ -370,5 +368,5 @@ def _first_of(source: Any) -> Offset:
 
 
 def _describe(tables: Mapping[str, str], until: str | None, order_by: str | None) -> str:
-    named = ", ".join(f"{name}={table}" for name, table in tables.items())
-    return named + (f" until {until}" if until else "") + (f" by {order_by}" if order_by else "")
+    text = ", ".join(f"{name}={table}" for name, table in tables.items())
+    return text + (f" until {until}" if until else "") + (f" by {order_by}" if order_by else "")

@@ -46,8 +46,8 @@ class Broadcast:
 
     def layout(self) -> Layout:
         """Return the layout; read when it is first asked for in a process."""
-        found: Layout = received(self.file, self._near)
-        return found
+        layout: Layout = received(self.file, self._near)
+        return layout
 
 
 class CarriedLayout:
@@ -59,12 +59,12 @@ class CarriedLayout:
 
     def layout(self) -> Layout:
         """Return the layout; read when it is first asked for in a process."""
-        found: Layout | None = _loaded.get(self.file)
-        if found is None:
+        layout: Layout | None = _loaded.get(self.file)
+        if layout is None:
             from pyspark import cloudpickle
 
-            found = _kept(self.file, cloudpickle.loads(self._data))
-        return found
+            layout = _keep(self.file, cloudpickle.loads(self._data))
+        return layout
 
 
 def received(file: str, near: Path | None = None) -> Any:
@@ -72,21 +72,21 @@ def received(file: str, near: Path | None = None) -> Any:
 
     A process beside the driver that plans, but runs no tasks, finds it in the folder `near`, where it was sent from.
     """
-    found = _loaded.get(file)
-    if found is None:
+    value = _loaded.get(file)
+    if value is None:
         from pyspark import SparkFiles, cloudpickle
 
         path = near / file if near is not None and (near / file).exists() else Path(SparkFiles.get(file))
-        found = _kept(file, cloudpickle.loads(path.read_bytes()))
-    return found
+        value = _keep(file, cloudpickle.loads(path.read_bytes()))
+    return value
 
 
-def _kept(file: str, found: Any) -> Any:
+def _keep(file: str, value: Any) -> Any:
     """Remember what was sent under a name, and forget what came long ago."""
     while len(_loaded) >= _KEPT:
         del _loaded[next(iter(_loaded))]
-    _loaded[file] = found
-    return found
+    _loaded[file] = value
+    return value
 
 
 def send(spark: SparkSession, thing: Any) -> Path:
@@ -160,8 +160,8 @@ class by_value:  # noqa: N801  reads like a function
     def __enter__(self) -> None:
         from pyspark import cloudpickle
 
-        known = cloudpickle.list_registry_pickle_by_value()
-        self._modules = [m for n, m in list(sys.modules.items()) if n not in known and _is_users(n, m)]
+        registry = cloudpickle.list_registry_pickle_by_value()
+        self._modules = [m for n, m in list(sys.modules.items()) if n not in registry and _is_users(n, m)]
         for module in self._modules:
             cloudpickle.register_pickle_by_value(module)
 

@@ -27,11 +27,11 @@ class Numbers:
         >>> [numbers.of_partition(partition) for partition in (0, 1, 0, 1)]
         [2, 0, 4, 1]
         """
-        wanted = self._free[partition % self._partitions]
-        while not wanted:
+        free = self._free[partition % self._partitions]
+        while not free:
             number = next(self._untried)
             self._free[hashed(number) % self._partitions].append(number)
-        return wanted.popleft()
+        return free.popleft()
 
 
 def hashed(number: int) -> int:

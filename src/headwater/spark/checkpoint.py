@@ -82,22 +82,22 @@ class Checkpoint:
 
     def buckets(self) -> int | None:
         """Return into how many buckets earlier runs have spread keys, which a checkpoint fixes; None for a new one."""
-        known = self._read()
-        return None if known is None else int(known["buckets"])
+        description = self._read()
+        return None if description is None else int(description["buckets"])
 
     def check(self, flow: Flow, buckets: int | None, *, ended: bool = False) -> None:
         """Check that the checkpoint is new or this flow's own, and its inputs the same; say what differs if not.
 
         One of a run that has come to its end is refused, unless it may have `ended`.
         """
-        known = self._read()
-        if known is None:
+        description = self._read()
+        if description is None:
             return
         mine = self._described(flow, buckets)
-        difference = _difference(known, mine) or _other_ends(known, mine, flow)
+        difference = _difference(description, mine) or _other_ends(description, mine, flow)
         if difference:
             raise RunError(f"checkpoint {self} does not fit: {difference}; {_ANEW}")
-        if known.get("ended") and not ended:
+        if description.get("ended") and not ended:
             raise RunError(
                 f"checkpoint {self} is of a run that has come to its end; remove it, or give another, to run again"
             )
@@ -112,49 +112,49 @@ class Checkpoint:
     def claim(self, flow: Flow, buckets: int) -> None:
         """Check it, and write down that it is this flow's from now on."""
         self.check(flow, buckets)
-        self._describe(flow, buckets, self.taken())
+        self._describe(flow, buckets, self.takeover())
 
-    def take_over(self, flow: Flow, buckets: int, taken: TakenOver) -> None:
+    def take_over(self, flow: Flow, buckets: int, takeover: TakenOver) -> None:
         """Write down, in a new one, that it goes on from what another runner left."""
-        self._describe(flow, buckets, taken)
+        self._describe(flow, buckets, takeover)
 
-    def taken(self) -> TakenOver | None:
+    def takeover(self) -> TakenOver | None:
         """Return what was taken over from another runner; None if nothing was."""
-        said = (self._read() or {}).get("taken")
-        if said is None:
+        document = (self._read() or {}).get("taken")
+        if document is None:
             return None
-        lists = {name: tuple(said.get(name, ())) for name in ("waiting", "new_sinks")}
-        return TakenOver(**{**said, **lists})
+        lists = {name: tuple(document.get(name, ())) for name in ("waiting", "new_sinks")}
+        return TakenOver(**{**document, **lists})
 
     def settle(self) -> None:
         """Write down that sinks have what had waited for them."""
-        known, taken = self._read(), self.taken()
-        assert known is not None
-        assert taken is not None
-        self._write({**known, "taken": asdict(replace(taken, after=taken.first - 1, waiting=()))})
+        description, takeover = self._read(), self.takeover()
+        assert description is not None
+        assert takeover is not None
+        self._write({**description, "taken": asdict(replace(takeover, after=takeover.first - 1, waiting=()))})
 
     def after(self) -> int | None:
         """Return the part behind which sinks go on, where they do not know it themselves; None where they do."""
-        taken = self.taken()
-        return None if taken is None or self._begun() else taken.after
+        takeover = self.takeover()
+        return None if takeover is None or self._begun_batches() else takeover.after
 
-    def _describe(self, flow: Flow, buckets: int, taken: TakenOver | None) -> None:
-        known = self._described(flow, buckets)
-        self._write(known if taken is None else {**known, "taken": asdict(taken)})
+    def _describe(self, flow: Flow, buckets: int, takeover: TakenOver | None) -> None:
+        description = self._described(flow, buckets)
+        self._write(description if takeover is None else {**description, "taken": asdict(takeover)})
 
     def end(self) -> None:
         """Write down that all sources have ended and all is written: nothing is left to go on with."""
-        known = self._read()
-        if known is not None:
-            self._write({**known, "ended": True})
+        description = self._read()
+        if description is not None:
+            self._write({**description, "ended": True})
 
     def committed(self) -> int:
         """Return the last micro-batch that is done, -1 before the first."""
         return max(self._numbers("commits"), default=-1)
 
-    def begun(self) -> int:
+    def last_begun(self) -> int:
         """Return the last micro-batch that has begun, -1 before the first; sinks may have it though it is not done."""
-        return max(self._begun(), default=-1)
+        return max(self._begun_batches(), default=-1)
 
     def is_committed(self, batch: int) -> bool:
         """Say whether a micro-batch is done."""
@@ -166,16 +166,16 @@ class Checkpoint:
 
     def offsets(self, flow: Flow, batch: int | None = None) -> Mapping[str, Offset]:
         """Return how far each source was read up to a micro-batch, the last one begun if not said; absent if not at all."""
-        taken = self.taken()
+        takeover = self.takeover()
         lines = self.lines(flow, batch)
-        found = {name: json.loads(said[-1]) for name, said in lines.items() if said[-1] != "-"}
-        return found if taken is None else {**taken.offsets, **found}
+        offsets = {name: json.loads(words[-1]) for name, words in lines.items() if words[-1] != "-"}
+        return offsets if takeover is None else {**takeover.offsets, **offsets}
 
     def lines(self, flow: Flow, batch: int | None = None) -> dict[str, list[str]]:
         """Return what Spark's log has of each source: a line of our own, behind those of a connector where there is one."""
-        begun = self._begun()
-        batch = max(begun, default=-1) if batch is None else batch
-        if batch not in begun:
+        batches = self._begun_batches()
+        batch = max(batches, default=-1) if batch is None else batch
+        if batch not in batches:
             return {}
         # a version, what Spark notes of the micro-batch, then a line for each source, in the order of the flow
         lines = iter(self._at.raw(f"{_QUERY}/offsets/{batch}").decode().splitlines()[2:])
@@ -185,27 +185,27 @@ class Checkpoint:
     def _described(self, flow: Flow, buckets: int | None) -> dict[str, Any]:
         return _described(flow, buckets) | ({} if self.meaning == "headwater" else {"meaning": self.meaning})
 
-    def _begun(self) -> list[int]:
+    def _begun_batches(self) -> list[int]:
         return self._numbers("offsets")
 
     def _numbers(self, folder: str) -> list[int]:
         return [int(name) for name in self._at.names(f"{_QUERY}/{folder}") if name.isdecimal()]
 
-    def _write(self, known: dict[str, Any]) -> None:
-        self._at.write(_FILE, json.dumps(known, indent=1).encode())
+    def _write(self, description: dict[str, Any]) -> None:
+        self._at.write(_FILE, json.dumps(description, indent=1).encode())
 
     def _read(self) -> dict[str, Any] | None:
-        said = self._at.read(_FILE)
-        if said is None:
+        text = self._at.read(_FILE)
+        if text is None:
             self._refuse_others(self._at.names())
             return None
         try:
-            known = json.loads(said)
+            description = json.loads(text)
         except ValueError as error:
             raise RunError(f"cannot read checkpoint {self}/{_FILE}: {error}") from None
-        if not isinstance(known, dict) or known.get("version") != _VERSION:
+        if not isinstance(description, dict) or description.get("version") != _VERSION:
             raise RunError(f"checkpoint {self} was written by another version of Headwater; {_ANEW}")
-        return known
+        return description
 
     def _refuse_others(self, names: list[str]) -> None:
         """Raise where something else is than a checkpoint of Spark's that has begun, or nothing yet."""
@@ -232,8 +232,8 @@ def counted_lines(flow: Flow, heads: Mapping[str, Head]) -> dict[str, int]:
     """
     counts = {}
     for name, head in heads.items():
-        found = [reads(_source(flow.steps[source])) for source in head.sources]
-        counts[name] = 1 + sum(native.offsets + head.waits for native in found if native is not None)
+        natives = [reads(_source(flow.steps[source])) for source in head.sources]
+        counts[name] = 1 + sum(native.offsets + head.waits for native in natives if native is not None)
     return counts
 
 
@@ -251,27 +251,27 @@ def _described(flow: Flow, buckets: int | None) -> dict[str, Any]:
         }
         for step in flow.to_json()["steps"]
     }
-    read = {s.name: identity_of(s.kind.source) for s in flow.steps.values() if isinstance(s.kind, Read)}
-    written = {s.name: sink_identity_of(s.kind.sink) for s in flow.steps.values() if isinstance(s.kind, Write)}
+    identities = {s.name: identity_of(s.kind.source) for s in flow.steps.values() if isinstance(s.kind, Read)}
+    sinks = {s.name: sink_identity_of(s.kind.sink) for s in flow.steps.values() if isinstance(s.kind, Write)}
     return {
         "version": _VERSION,
         "flow": flow.name,
         "buckets": buckets,
         "steps": steps,
-        "sources": read,
-        "sinks": {name: each for name, each in written.items() if each},
+        "sources": identities,
+        "sinks": {name: each for name, each in sinks.items() if each},
     }
 
 
-def _difference(known: dict[str, Any], mine: dict[str, Any]) -> str:
-    if known["flow"] != mine["flow"]:
-        return f"it belongs to flow {known['flow']!r}, not to {mine['flow']!r}"
-    before, now = (each.get("meaning", "headwater") for each in (known, mine))
+def _difference(theirs: dict[str, Any], mine: dict[str, Any]) -> str:
+    if theirs["flow"] != mine["flow"]:
+        return f"it belongs to flow {theirs['flow']!r}, not to {mine['flow']!r}"
+    before, now = (each.get("meaning", "headwater") for each in (theirs, mine))
     if before != now:
         return f"its run had meaning={before!r}, and this has {now!r}"
-    if known["buckets"] != mine["buckets"]:
-        return f"it spreads keys over {known['buckets']} buckets, not over {mine['buckets']}"
-    before, now = known["steps"], mine["steps"]
+    if theirs["buckets"] != mine["buckets"]:
+        return f"it spreads keys over {theirs['buckets']} buckets, not over {mine['buckets']}"
+    before, now = theirs["steps"], mine["steps"]
     for name in [*before, *now]:
         if name not in now:
             return f"flow {mine['flow']!r} had a step {name!r} then"
@@ -286,14 +286,14 @@ def _difference(known: dict[str, Any], mine: dict[str, Any]) -> str:
     return ""
 
 
-def _other_ends(known: dict[str, Any], mine: dict[str, Any], flow: Flow) -> str:
+def _other_ends(theirs: dict[str, Any], mine: dict[str, Any], flow: Flow) -> str:
     """Say which source is another than then, or which file of a sink; places in one mean nothing in the other."""
-    for name, before in known["sources"].items():
+    for name, before in theirs["sources"].items():
         difference = differs(_source(flow.steps[name]), before)
         if difference:
             return f"source {name!r} is another: {difference}"
-    for name in {**known["sinks"], **mine["sinks"]}:
-        before, after = (each["sinks"].get(name, {}).get("path", "no text file") for each in (known, mine))
+    for name in {**theirs["sinks"], **mine["sinks"]}:
+        before, after = (each["sinks"].get(name, {}).get("path", "no text file") for each in (theirs, mine))
         if before != after:
             return f"sink {name!r} wrote {before} then, and is given {after} now"
     return ""

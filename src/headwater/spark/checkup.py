@@ -37,7 +37,7 @@ def checkup(timeout_s: float = _PATIENCE_S) -> Checkup:
     command = [sys.executable, "-m", __name__]
     started = time.time()
     try:
-        done = subprocess.run(
+        run = subprocess.run(
             command,
             capture_output=True,
             text=True,
@@ -47,12 +47,14 @@ def checkup(timeout_s: float = _PATIENCE_S) -> Checkup:
         )
     except subprocess.TimeoutExpired:
         raise RunError(f"Spark did not answer within {timeout_s:.0f} s") from None
-    lines = done.stdout.splitlines()
-    told = json.loads(lines[-1]) if lines and lines[-1].startswith("{") else None
-    if told is None or "error" in told:
-        said = [line for line in done.stderr.splitlines() if line.strip()]
-        raise RunError(told["error"] if told else (said[-1] if said else f"it ended with code {done.returncode}"))
-    return Checkup(**told)
+    lines = run.stdout.splitlines()
+    answer = json.loads(lines[-1]) if lines and lines[-1].startswith("{") else None
+    if answer is None or "error" in answer:
+        errors = [line for line in run.stderr.splitlines() if line.strip()]
+        raise RunError(
+            answer["error"] if answer else (errors[-1] if errors else f"it ended with code {run.returncode}")
+        )
+    return Checkup(**answer)
 
 
 def installed_mb() -> float:
@@ -93,7 +95,7 @@ def _tried(started: float) -> Checkup:
     if out.records != 500:
         raise RunError(f"a flow that keeps 500 of 1000 records kept {out.records} on Spark; please report this")
     tree = python_processes(java_pid())
-    found = Checkup(
+    answer = Checkup(
         version=running.version,
         java=str(running.sparkContext._jvm.java.lang.System.getProperty("java.version")),
         session_s=session_s,
@@ -104,7 +106,7 @@ def _tried(started: float) -> Checkup:
         workers=len(tree),
     )
     running.stop()
-    return found
+    return answer
 
 
 class _First:

@@ -77,8 +77,8 @@ class Cluster:
         until = time.monotonic() + _PATIENCE_S
         while time.monotonic() < until:
             if any(process.poll() is not None for process in (self._master, *self._workers.values())):
-                said = "\n".join(path.read_text(errors="replace") for path in sorted(self.folder.glob("*.log")))
-                raise RunError(f"a process of the Spark cluster ended at once: {said.strip()[-300:]}")
+                text = "\n".join(path.read_text(errors="replace") for path in sorted(self.folder.glob("*.log")))
+                raise RunError(f"a process of the Spark cluster ended at once: {text.strip()[-300:]}")
             try:
                 with urlopen(f"http://{_HOST}:{self._page}/json/", timeout=5) as answer:
                     if json.load(answer)["aliveworkers"] == workers:
@@ -110,13 +110,13 @@ def _process(folder: Path, name: str, command: list[str]) -> Iterator[subprocess
     }
     starter = Path(_find_spark_home()) / "bin" / "spark-class"
     package, *options = command
-    with (folder / f"{name}.log").open("wb") as said:
+    with (folder / f"{name}.log").open("wb") as file:
         process = subprocess.Popen(
             [starter, f"org.apache.spark.deploy.{package}", *options],
             env=environment,
             stdin=subprocess.DEVNULL,
-            stdout=said,
-            stderr=said,
+            stdout=file,
+            stderr=file,
         )
     try:
         yield process

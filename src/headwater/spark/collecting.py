@@ -28,7 +28,7 @@ def collected(rows: Iterable[Any], layout: Layout, tally: Tally) -> Collected:
             else:
                 envelopes[layout.sinks[target - FIRST_SINK]].append(Envelope.unpack(data))
     timed = {sink for sink in envelopes if layout.partitionings[sink].timed}
-    return {s: (_by_sender if s in timed else _ordered)(found) for s, found in envelopes.items()}, states
+    return {s: (_by_sender if s in timed else _ordered)(each) for s, each in envelopes.items()}, states
 
 
 def _by_sender(envelopes: list[Envelope]) -> list[Envelope]:
@@ -39,5 +39,5 @@ def _by_sender(envelopes: list[Envelope]) -> list[Envelope]:
 
 def _ordered(envelopes: list[Envelope]) -> list[Envelope]:
     """Return what goes to a sink in the order of its records, but for what tasks have written themselves."""
-    rest = [envelope for envelope in envelopes if not envelope.said]
-    return [envelope for envelope in envelopes if envelope.said] + ([in_order(rest)] if rest else [])
+    rest = [envelope for envelope in envelopes if not envelope.words]
+    return [envelope for envelope in envelopes if envelope.words] + ([in_order(rest)] if rest else [])

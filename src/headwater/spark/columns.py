@@ -126,8 +126,8 @@ for _name in ["add", "sub", "mul", "truediv", "mod", "neg", "invert", "and", "or
 class _Translation:
     """Puts expressions into Spark's words, `F` being its functions."""
 
-    def __init__(self, given: Columns, functions: Any) -> None:
-        self._given, self._schema, self._exact = given, given.schema, given.meaning == "headwater"
+    def __init__(self, columns: Columns, functions: Any) -> None:
+        self._columns, self._schema, self._exact = columns, columns.schema, columns.meaning == "headwater"
         self.F = functions
 
     def result(self, expr: Expr) -> Any:
@@ -142,8 +142,8 @@ class _Translation:
             case Call("eq" | "lt" | "le" | "gt" | "ge" as name):
                 sides, may_be_nan = self._sides(expr)
                 greater = _greater(name)
-                held = [_plain(name, *sides)]
-                return [*held, ~self.F.isnan(sides[greater])] if self._exact and may_be_nan[greater] else held
+                condition = [_plain(name, *sides)]
+                return [*condition, ~self.F.isnan(sides[greater])] if self._exact and may_be_nan[greater] else condition
         return [self._column(expr)]
 
     def _refuse(self, why: str) -> None:
@@ -152,23 +152,23 @@ class _Translation:
             raise NotNativeError(why)
 
     def _column(self, expr: Expr) -> Any:
-        for name in sorted(expr.columns() & self._given.opaque.keys()):
-            raise NotNativeError(f"{expr}: column {name!r} is {self._given.opaque[name]} in Spark")
+        for name in sorted(expr.columns() & self._columns.opaque.keys()):
+            raise NotNativeError(f"{expr}: column {name!r} is {self._columns.opaque[name]} in Spark")
         kind = expr.type_in(self._schema)
         if kind not in SPARK_TYPES:
             raise NotNativeError(f"{expr}: Spark has no type for {kind!r}")
         match expr:
             case Named(name):
-                column = self._named(name)
+                column = self._by_name(name)
                 # a whole number of Spark's may have fewer bits; a cast to what it is costs nothing
-                return self.F.unix_micros(column) if name in self._given.timestamps else _cast(column, kind)
+                return self.F.unix_micros(column) if name in self._columns.timestamps else _cast(column, kind)
             case Literal(value):
                 return _cast(self.F.lit(value), kind)
             case Call():
                 return self._call(expr)
         raise NotNativeError(f"{expr} is no expression")
 
-    def _named(self, name: str) -> Any:
+    def _by_name(self, name: str) -> Any:
         return self.F.col("`" + name.replace("`", "``") + "`")
 
     def _call(self, call: Call) -> Any:
@@ -179,7 +179,7 @@ class _Translation:
         if name == "cast":
             return self._converted(call, kinds[0], call.type_in(self._schema))
         if name in ("fill_null", "coalesce", "when"):
-            return self._chosen(call, call.type_in(self._schema))
+            return self._choice(call, call.type_in(self._schema))
         if name in ("length", "contains", "starts_with", "ends_with", "replace", "substring"):
             return self._of_text(call)
         if name in ("is_null", "is_nan", "is_in"):
@@ -210,10 +210,10 @@ class _Translation:
     def _moments(self, call: Call) -> tuple[Any, Any] | None:
         """Return a timestamp and a constant beside it as two timestamps, which is what sources can compare."""
         match call.args:
-            case (Named(name), Literal(int(value))) if name in self._given.timestamps:
-                return self._named(name), self.F.timestamp_micros(self.F.lit(value))
-            case (Literal(int(value)), Named(name)) if name in self._given.timestamps:
-                return self.F.timestamp_micros(self.F.lit(value)), self._named(name)
+            case (Named(name), Literal(int(value))) if name in self._columns.timestamps:
+                return self._by_name(name), self.F.timestamp_micros(self.F.lit(value))
+            case (Literal(int(value)), Named(name)) if name in self._columns.timestamps:
+                return self.F.timestamp_micros(self.F.lit(value)), self._by_name(name)
         return None
 
     def _compared(self, call: Call) -> Any:
@@ -294,7 +294,7 @@ class _Translation:
             )
         return column.isin([arg.value for arg in call.args[1:] if isinstance(arg, Literal)])
 
-    def _chosen(self, call: Call, kind: Type) -> Any:
+    def _choice(self, call: Call, kind: Type) -> Any:
         args = [self._column(arg) for arg in call.args]
         if call.name == "when":
             return self.F.when(args[0], _cast(args[1], kind)).otherwise(_cast(args[2], kind))
@@ -303,9 +303,9 @@ class _Translation:
     def _converted(self, call: Call, source: Type, target: Type) -> Any:
         column = self._column(call.args[0])
         same = source == target or {source, target} <= set(_WHOLE)
-        widened = source in (*_WHOLE, "bool") and target in ("int", "float", "time")
-        written = target == "text" and source in ("int", "bool")
-        if same or widened or written or (source, target) == ("float32", "float"):
+        is_wider = source in (*_WHOLE, "bool") and target in ("int", "float", "time")
+        is_text = target == "text" and source in ("int", "bool")
+        if same or is_wider or is_text or (source, target) == ("float32", "float"):
             return _cast(column, target)
         if self._exact or "time" in (source, target):
             raise NotNativeError(f"{call}: Spark converts {source} to {target} by other rules")
@@ -313,8 +313,8 @@ class _Translation:
 
     def _of_text(self, call: Call) -> Any:
         column = self._column(call.args[0])
-        given = [arg.value for arg in call.args[1:] if isinstance(arg, Literal)]
-        match call.name, given:
+        arguments = [arg.value for arg in call.args[1:] if isinstance(arg, Literal)]
+        match call.name, arguments:
             case "length", []:
                 return _cast(self.F.length(column), "int")
             case "contains", [part]:

@@ -21,23 +21,23 @@ class RowsRead:
 
     def __init__(self, flow: Flow, heads: Mapping[str, Head]) -> None:
         self._lock = Lock()
-        self._wanted = any(head.narrows != name for name, head in heads.items())
-        self._lines = counted_lines(flow, heads) if self._wanted else {}
-        self._spans = {name: tuple(_spans(flow, head)) for name, head in heads.items()} if self._wanted else {}
-        self._done = -1  #: the last micro-batch that is counted
+        self._is_wanted = any(head.narrows != name for name, head in heads.items())
+        self._lines = counted_lines(flow, heads) if self._is_wanted else {}
+        self._spans = {name: tuple(_spans(flow, head)) for name, head in heads.items()} if self._is_wanted else {}
+        self._last_counted = -1  #: the last micro-batch that is counted
         self.rows = dict.fromkeys((source for head in heads.values() for source in head.sources), 0)
 
     def count(self, query: StreamingQuery) -> None:
         """Count what a query tells of micro-batches that are new."""
-        if not self._wanted:
+        if not self._is_wanted:
             return
         with self._lock:
-            for number, read in _batches_after(query, self._done):
-                self._done = max(number, self._done)
+            for number, counts in _batches_after(query, self._last_counted):
+                self._last_counted = max(number, self._last_counted)
                 first = 0
                 for name, lines in self._lines.items():
                     for source, start, stop in self._spans[name]:
-                        self.rows[source] += sum(read[first + start : first + stop])
+                        self.rows[source] += sum(counts[first + start : first + stop])
                     first += lines
 
 
@@ -59,13 +59,13 @@ def _batches_after(query: StreamingQuery, after: int) -> list[tuple[int, list[in
     """
     from py4j.protocol import Py4JError
 
-    found: list[tuple[int, list[int]]] = []
+    batches: list[tuple[int, list[int]]] = []
     try:
-        for told in reversed(query._jsq.recentProgress()):
-            if told.batchId() <= after:
+        for report in reversed(query._jsq.recentProgress()):
+            if report.batchId() <= after:
                 break
-            if "addBatch" in told.durationMs():
-                found.append((told.batchId(), [source.numInputRows() for source in told.sources()]))
+            if "addBatch" in report.durationMs():
+                batches.append((report.batchId(), [source.numInputRows() for source in report.sources()]))
     except (Py4JError, OSError):  # a Java that is gone tells nothing
         pass
-    return found
+    return batches

@@ -54,7 +54,7 @@ class Envelope:
     batch: Batch | None
     watermarks: list[tuple[int, int]] = field(default_factory=list)
     #: what a task said of records that it has written itself, and how many; of their stamps a sample travels then
-    said: bytes = b""
+    words: bytes = b""
     count: int = 0
     #: of a source, that it comes from: it tells how far time has come in that one alone
     split: OfSplit | None = None
@@ -62,7 +62,7 @@ class Envelope:
     def pack(self) -> bytes:
         """Return the envelope as bytes."""
         body = b"" if self.batch is None else pack(self.batch)
-        header = _encode([self.sender, self.emitted_ns, self.watermarks, self.said, self.count, self.split, len(body)])
+        header = _encode([self.sender, self.emitted_ns, self.watermarks, self.words, self.count, self.split, len(body)])
         return b"".join([_LENGTH.pack(len(header)), header, _codec().compress(body, asbytes=True) if body else b""])
 
     @classmethod
@@ -70,14 +70,14 @@ class Envelope:
         """Return the envelope of these bytes; its columns can be written."""
         (length,) = _LENGTH.unpack_from(frame)
         start = _LENGTH.size + length
-        sender, emitted_ns, watermarks, said, count, split, size = _decode(memoryview(frame)[_LENGTH.size : start])
+        sender, emitted_ns, watermarks, words, count, split, size = _decode(memoryview(frame)[_LENGTH.size : start])
         batch = None
         if size:
             body = _codec().decompress(memoryview(frame)[start:], size)
             _, header = PREFIX.unpack_from(body)
             batch = unpack(np.frombuffer(memoryview(body)[PREFIX.size :], np.uint8), header)  # nobody else has it
-        told = [(place, watermark) for place, watermark in watermarks]
-        return cls(sender, emitted_ns, batch, told, said, count, None if split is None else _of_split(*split))
+        times = [(place, watermark) for place, watermark in watermarks]
+        return cls(sender, emitted_ns, batch, times, words, count, None if split is None else _of_split(*split))
 
     def places(self) -> set[int]:
         """Return where something changes: at its watermarks, and behind its last record."""
@@ -115,7 +115,7 @@ def pieces(batch: Batch) -> Iterator[Batch]:
 
 def in_order(envelopes: Sequence[Envelope]) -> Envelope:
     """Make one envelope of those that the buckets of a stage, or the pieces of a source, sent in a micro-batch."""
-    watermarks = _told(envelopes)
+    watermarks = _times_told(envelopes)
     if len(envelopes) == 1:
         envelopes[0].watermarks = watermarks
         return envelopes[0]
@@ -139,13 +139,13 @@ def _of_split(split: int | str, behind: Sequence[int | str], in_order: bool) -> 
     return OfSplit(split, tuple(behind), in_order)
 
 
-def _told(envelopes: Sequence[Envelope]) -> list[tuple[int, int]]:
+def _times_told(envelopes: Sequence[Envelope]) -> list[tuple[int, int]]:
     """Return how far time has come, and where: behind the records of several splits, as far as the last of them.
 
     Those of each split come one after the other, so that it is told behind all of them; of one split that is in order as it
     was. Time waits for a split that holds more and did not tell; nobody waits for others, of which nothing is left to read.
     """
-    every = sorted({told for envelope in envelopes for told in envelope.watermarks})
+    every = sorted({each for envelope in envelopes for each in envelope.watermarks})
     reached: dict[int | str, int] = {}
     waited_for: set[int | str] = set()
     mixed = False
@@ -153,10 +153,10 @@ def _told(envelopes: Sequence[Envelope]) -> list[tuple[int, int]]:
         if envelope.split is not None:
             mixed = mixed or not envelope.split.in_order
             waited_for.update(envelope.split.behind)
-            told = [watermark for _, watermark in envelope.watermarks if watermark < END]
-            if told:
+            times = [watermark for _, watermark in envelope.watermarks if watermark < END]
+            if times:
                 split = envelope.split.split
-                reached[split] = max(*told, reached.get(split, NO_WATERMARK))
+                reached[split] = max(*times, reached.get(split, NO_WATERMARK))
     waited_for -= reached.keys()
     if not waited_for and (not reached or (len(reached) < 2 and not mixed)):
         return every

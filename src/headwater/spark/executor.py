@@ -39,9 +39,9 @@ class Executor:
         self, layout: Layout, stage: Stage, bucket: int | None = None, operators: dict[str, Operator] | None = None
     ) -> None:
         self.layout, self.stage, self.bucket = layout, stage, bucket
-        given = operators or {}
+        ready = operators or {}
         self.operators = {
-            name: given.get(name) or build(layout.flow.steps[name])
+            name: ready.get(name) or build(layout.flow.steps[name])
             for name in stage.steps
             if layout.partitionings[name].role not in ("source", "sink")
         }
@@ -50,7 +50,7 @@ class Executor:
         wiring = wired(layout, stage, self.operators, self._exits, self._note_dead, is_first=is_first)
         self.tasks, self.channels, self._learning = wiring.tasks, wiring.channels, wiring.learning
         self._at = 0  #: the place in the order that is being worked on
-        self._given = 0  #: the last place that was given to a record of the source
+        self._last_place = 0  #: the last place that was given to a record of the source
         self._emitted_ns = 0
         self._state_bytes: dict[str, int] = {}  #: of each step, as it was last saved
         self.ended = False  #: whether the source has come to its end
@@ -66,14 +66,14 @@ class Executor:
         self._begin(piece << PIECE)
         for port, batch in put_out:
             self.emit(batch, port)
-            if self._given - (piece << PIECE) > _FULL << SUB:
+            if self._last_place - (piece << PIECE) > _FULL << SUB:
                 yield from self._flush()
                 piece += 1
                 self._begin(piece << PIECE)
         yield from self._flush()
 
     def _begin(self, place: int) -> None:
-        self._at = self._given = place
+        self._at = self._last_place = place
         self._exits.begin(place)
 
     def emit(self, batch: Batch, port: int) -> None:
@@ -86,8 +86,8 @@ class Executor:
             if not self._emitted_ns:
                 self._emitted_ns = int(batch.stamps[0, EMITTED])
             stamps = batch.stamps.copy()
-            stamps[:, EMITTED] = self._given + (np.arange(1, batch.length + 1) << SUB)
-            self._at = self._given = int(stamps[-1, EMITTED])
+            stamps[:, EMITTED] = self._last_place + (np.arange(1, batch.length + 1) << SUB)
+            self._at = self._last_place = int(stamps[-1, EMITTED])
             placed = Batch(batch.columns, batch.length, stamps)
             if port == DEAD:
                 self._run(task.reject(placed))
@@ -96,7 +96,7 @@ class Executor:
                 self._run(task.emit(placed))
         if batch.watermark > NO_WATERMARK:
             self.ended = batch.watermark == END
-            self._at = self._given | self._subs
+            self._at = self._last_place | self._subs
             deliveries: list[Delivery] = []
             task.router.send_watermark(batch.watermark, deliveries)
             self._run(deliveries)
@@ -108,11 +108,11 @@ class Executor:
             envelope = Envelope.unpack(frame)
             ways[target, envelope.sender].append(envelope)
         self._begin(0)
-        given = {way: in_order(ways[way]) for way in sorted(ways)}
-        if len(given) == 1:
-            self._enter(*given.popitem())
+        streams = {way: in_order(ways[way]) for way in sorted(ways)}
+        if len(streams) == 1:
+            self._enter(*streams.popitem())
         else:
-            self._enter_in_turn(given)
+            self._enter_in_turn(streams)
         yield from self._flush()
 
     def _enter(self, way: tuple[int, int], envelope: Envelope) -> None:
@@ -123,20 +123,20 @@ class Executor:
             self._advance(way, place, watermark)
         self._enter_up_to(way, envelope, LAST)
 
-    def _enter_in_turn(self, given: dict[tuple[int, int], Envelope]) -> None:
+    def _enter_in_turn(self, streams: dict[tuple[int, int], Envelope]) -> None:
         """Take several streams in turn, from watermark to watermark, so that none runs ahead of the others in time.
 
         Where event time does not matter, a turn has so many records that what one stream tells is not long in coming.
         """
-        places = {place for envelope in given.values() for place in envelope.places()}
-        if not any(self.layout.entries[entry].timed for entry, _ in given):
-            for envelope in given.values():
+        places = {place for envelope in streams.values() for place in envelope.places()}
+        if not any(self.layout.entries[entry].timed for entry, _ in streams):
+            for envelope in streams.values():
                 places.update(envelope.every(_TURN))
         for place in sorted(places):
-            for way, envelope in given.items():
+            for way, envelope in streams.items():
                 self._emitted_ns = self._emitted_ns or envelope.emitted_ns
                 self._enter_up_to(way, envelope, place)
-            for way, envelope in given.items():
+            for way, envelope in streams.items():
                 for at, watermark in envelope.watermarks:
                     if at == place:
                         self._advance(way, place, watermark)
@@ -153,9 +153,9 @@ class Executor:
 
     # -- records on their way -----------------------------------------------------------------------------------------
 
-    def _run(self, given: list[Delivery]) -> None:
+    def _run(self, deliveries: list[Delivery]) -> None:
         """Walk records and watermarks through the steps, each to the end of its way before the next begins."""
-        tasks, waiting = list(self.tasks.values()), given[::-1]
+        tasks, waiting = list(self.tasks.values()), deliveries[::-1]
         with np.errstate(all="ignore"):
             while waiting:
                 to, channel, batch, watermark, count, _ = waiting.pop()
@@ -169,12 +169,12 @@ class Executor:
                     continue
                 entry = QueueEntry(channel, batch, watermark, time.perf_counter_ns(), count, 0)
                 if (to, channel) in self._learning:
-                    made = _learned(tasks[to], entry)
+                    results = _learned(tasks[to], entry)
                 else:
-                    made, _ = tasks[to].run([entry])
+                    results, _ = tasks[to].run([entry])
                 if batch is None:
-                    made = [self._placed(delivery) for delivery in made]
-                waiting += made[::-1]
+                    results = [self._placed(delivery) for delivery in results]
+                waiting += results[::-1]
 
     def _placed(self, delivery: Delivery) -> Delivery:
         """Give what came of a watermark the watermark's own place: its records' stamps are older."""
@@ -199,14 +199,14 @@ class Executor:
 
     def save(self) -> bytes:
         """Return the state of all steps as bytes."""
-        saved = {name: task.save() for name, task in self.tasks.items()}
-        self._state_bytes = {name: len(each["state"]) for name, each in saved.items() if each["state"]}
-        return msgspec.msgpack.encode(saved)
+        states = {name: task.save() for name, task in self.tasks.items()}
+        self._state_bytes = {name: len(each["state"]) for name, each in states.items() if each["state"]}
+        return msgspec.msgpack.encode(states)
 
     def load(self, data: bytes) -> None:
         """Go on from saved state."""
-        for name, saved in msgspec.msgpack.decode(data).items():
-            self.tasks[name].load(saved, ends_again=False)  # a source that has ended is not read again
+        for name, state in msgspec.msgpack.decode(data).items():
+            self.tasks[name].load(state, ends_again=False)  # a source that has ended is not read again
 
     def reset_counts(self) -> None:
         """Start counting anew."""
@@ -216,7 +216,7 @@ class Executor:
 
     def counts(self) -> bytes:
         """Return what the steps have counted, as bytes, and start anew."""
-        told = {
+        account = {
             "steps": {name: _counted(task) for name, task in self.tasks.items()},
             "examples": self.examples,
             "ended": self.stage.steps[0] if self.ended else None,
@@ -224,13 +224,13 @@ class Executor:
             "state": [self.bucket, self._state_bytes],
         }
         self.reset_counts()
-        return msgspec.msgpack.encode(told)
+        return msgspec.msgpack.encode(account)
 
     def _watermarks(self) -> dict[str, int]:
         """Return how far event time has come at the steps that read it."""
         steps = [name for name in self.operators if isinstance(self.layout.flow.steps[name].kind, EventTime)]
-        found = {name: unpack_state("event time", self.operators[name].snapshot())["watermark"] for name in steps}
-        return {name: watermark for name, watermark in found.items() if watermark != NO_WATERMARK}
+        reached = {name: unpack_state("event time", self.operators[name].snapshot())["watermark"] for name in steps}
+        return {name: watermark for name, watermark in reached.items() if watermark != NO_WATERMARK}
 
     def _note_dead(self, batch: Batch) -> None:
         self.examples += batch.rows()[: _EXAMPLES - len(self.examples)]
@@ -240,9 +240,9 @@ def _learned(task: Task, entry: QueueEntry) -> list[Delivery]:
     """Let a copy of a step take what all its copies take: the first alone counts it, and tells what came of it."""
     counters, on_dead = task.counters, task.on_dead
     task.counters, task.on_dead = Counters(time.perf_counter_ns()), lambda letters: None
-    made, _ = task.run([entry])
+    results, _ = task.run([entry])
     task.counters, task.on_dead = counters, on_dead
-    return [delivery for delivery in made if delivery.batch is None]
+    return [delivery for delivery in results if delivery.batch is None]
 
 
 def _counted(task: Task) -> dict[str, Any]:

@@ -34,11 +34,11 @@ class Exits:
         timed = self._layout.partitionings[name].timed
         return self._numbered(_Way(None, FIRST_SINK + self._layout.sinks.index(name), timed))
 
-    def _numbered(self, made: _Way) -> int:
-        for number, known in enumerate(self._ways):
-            if known.target == made.target:
+    def _numbered(self, way: _Way) -> int:
+        for number, other in enumerate(self._ways):
+            if other.target == way.target:
                 return number
-        self._ways.append(made)
+        self._ways.append(way)
         return len(self._ways) - 1
 
     def begin(self, place: int) -> None:
@@ -57,7 +57,7 @@ class Exits:
     def flush(self, emitted_ns: int) -> Iterator[Row]:
         """Hand over what has left the stage, cut by the buckets that it goes to."""
         for way in self._ways:
-            batches, watermarks = way.taken()
+            batches, watermarks = way.take()
             batch = concat_batches(batches) if batches else None
             if batch is None and not watermarks:
                 continue
@@ -86,14 +86,14 @@ class Exits:
         if staging is None or batch is None:
             yield from self._to_bucket(-1 - target % 2, target, batch, watermarks, emitted_ns)
             return
-        said, kept, refused = staging.write(batch)
-        if refused:  # which the driver will be told too, and makes dead letters of
-            yield from self._to_bucket(-1 - target % 2, target, batch.take(np.array(sorted(refused))), [], emitted_ns)
-            batch = kept
+        words, rest, refusals = staging.write(batch)
+        if refusals:  # which the driver will be told too, and makes dead letters of
+            yield from self._to_bucket(-1 - target % 2, target, batch.take(np.array(sorted(refusals))), [], emitted_ns)
+            batch = rest
         if not batch.length:
             return
         some = batch.of_columns({}).take(np.arange(0, batch.length, -(-batch.length // _SAMPLE)))
-        envelope = Envelope(self._stage.number, emitted_ns, some, said=said, count=batch.length)
+        envelope = Envelope(self._stage.number, emitted_ns, some, words=words, count=batch.length)
         yield -1 - target % 2, target, _first(batch), envelope.pack()
 
     def _by_bucket(self, entry: StageEntry, batch: Batch | None) -> Iterator[tuple[int, Batch | None]]:
@@ -131,11 +131,11 @@ class _Way:
         self.last = int(stamps[-1, EMITTED])
         self.batches.append(Batch(batch.columns, batch.length, stamps))
 
-    def taken(self) -> tuple[list[Batch], list[_Watermark]]:
+    def take(self) -> tuple[list[Batch], list[_Watermark]]:
         """Return what has gone this way, and begin anew."""
-        taken = self.batches, self.watermarks
+        outcome = self.batches, self.watermarks
         self.batches, self.watermarks = [], []
-        return taken
+        return outcome
 
 
 def _told_apart(places: Array, last: int) -> Array:

@@ -139,8 +139,8 @@ class FiniteRun(SparkRun):
     def _collected(self, rows: DataFrame) -> list[Any]:
         while True:
             try:
-                found: list[Any] = rows.toArrow().to_batches()
-                return found
+                batches: list[Any] = rows.toArrow().to_batches()
+                return batches
             except Exception as error:
                 if not self._starts_left or _TOO_SLOW not in str(error):
                     raise
@@ -185,13 +185,13 @@ class _File:
 
         options, spark = run.options, run._spark
         sizes = options.sizes or Sizes(spark.sparkContext.defaultParallelism, batch_bytes=_JOB_BYTES)
-        found = ranges_of(run._source(step), RangeRequest(sizes, columns, at_once=options.available_now))
-        assert found is not None
-        self._ranges: Ranges = found
+        ranges = ranges_of(run._source(step), RangeRequest(sizes, columns, at_once=options.available_now))
+        assert ranges is not None
+        self._ranges: Ranges = ranges
         self._spark, self._step = spark, step
-        self.at: Offset = found.start()  # says what is wrong with it
+        self.at: Offset = ranges.start()  # says what is wrong with it
         prefix = SourceStage(run._broadcast, run.layout.source_stage(step))
-        self._sent, self._title = sent_source(spark, step, found, prefix), prefix.title
+        self._file, self._title = sent_source(spark, step, ranges, prefix), prefix.title
         self._ahead = ThreadPoolExecutor(1, thread_name_prefix="plan")
         self._planned = self._ahead.submit(self._plan, self.at)  # which takes a look at all bytes
 
@@ -217,5 +217,5 @@ class _File:
         self.at = end
         if not end["ended"]:
             self._planned = self._ahead.submit(self._plan, end)  # while tasks read these
-        read = titled(tasks_reader(self._step, self._sent, tasks), self._title)
-        return self._spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(read, ROW)
+        make_rows = titled(tasks_reader(self._step, self._file, tasks), self._title)
+        return self._spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(make_rows, ROW)

@@ -109,8 +109,8 @@ def _become(connection: socket.socket) -> None:
     daemon.pass_over_sigterm()
     head, streams, _, _ = socket.recv_fds(connection, LENGTH.size, 3)
     with connection.makefile("rb") as incoming:
-        told = os.fsdecode(incoming.read(*LENGTH.unpack(head))).split("\0")
-    folder, count, arguments = told[0], int(told[1]), told[2:]
+        words = os.fsdecode(incoming.read(*LENGTH.unpack(head))).split("\0")
+    folder, count, arguments = words[0], int(words[1]), words[2:]
     for standard, stream in enumerate(streams):
         os.dup2(stream, standard)
         os.close(stream)

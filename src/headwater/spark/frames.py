@@ -69,10 +69,10 @@ class Frame:
         return f"{'a streaming' if self.rows.isStreaming else 'a'} DataFrame of {listed(self._schema)}"
 
 
-def with_inputs(flow: Flow, given: DataFrame | Mapping[str, DataFrame]) -> Flow:
+def with_inputs(flow: Flow, inputs: DataFrame | Mapping[str, DataFrame]) -> Flow:
     """Return the flow with DataFrames in place of sources, by name; of a single source, the name is not needed."""
     kinds = {}
-    for name, rows in by_source(flow, given, _which_is_which).items():
+    for name, rows in by_source(flow, inputs, _which_is_which).items():
         what = f"input {name!r} of flow {flow.name!r}"
         schema = flow.steps[name].outputs["out"]
         check_columns(rows, schema, what)
@@ -84,29 +84,29 @@ def _which_is_which(names: Sequence[str]) -> str:
     return f"say which DataFrame is which, as {{{', '.join(f'{name!r}: …' for name in names)}}}"
 
 
-def by_source(flow: Flow, given: Any, hint: Callable[[Sequence[str]], str]) -> dict[str, Any]:
+def by_source(flow: Flow, tables: Any, hint: Callable[[Sequence[str]], str]) -> dict[str, Any]:
     """Return what is given for sources by their names; of a single source, the name is not needed."""
     names = [step.name for step in flow.steps.values() if step.is_source]
-    if not isinstance(given, Mapping):
+    if not isinstance(tables, Mapping):
         if len(names) != 1:
             raise FlowError(f"flow {flow.name!r} has the sources {listed(names)}: {hint(names)}")
-        return {names[0]: given}
-    for name in given:
+        return {names[0]: tables}
+    for name in tables:
         flow.check_source(name)
-    return dict(given)
+    return dict(tables)
 
 
 def check_columns(rows: DataFrame, schema: Schema, what: str) -> None:
     """Raise if a DataFrame does not have the columns of a schema, or in other types."""
     _check_frame(rows, what)
-    found = dict(rows.dtypes)
+    kinds = dict(rows.dtypes)
     for name, kind in schema.fields:
-        if name not in found:
-            raise FlowError(f"{what} has no column {name!r}; columns are {listed(found)}{suggestion(name, found)}")
-        has = _kind(found[name])
+        if name not in kinds:
+            raise FlowError(f"{what} has no column {name!r}; columns are {listed(kinds)}{suggestion(name, kinds)}")
+        has = _kind(kinds[name])
         if has != kind and (has, kind) not in _WIDENED and kind != "any":
             raise FlowError(
-                f"{what}: column {name!r} is {found[name]} in the DataFrame, and {kind} is expected; "
+                f"{what}: column {name!r} is {kinds[name]} in the DataFrame, and {kind} is expected; "
                 f"cast it: .withColumn({name!r}, col({name!r}).cast({SQL[kind]!r}))"
             )
 
@@ -114,19 +114,19 @@ def check_columns(rows: DataFrame, schema: Schema, what: str) -> None:
 def _check_frame(rows: object, what: str) -> None:
     if not hasattr(rows, "isStreaming"):
         package = type(rows).__module__.partition(".")[0]
-        got = type(rows).__name__ if package == "builtins" else f"{type(rows).__name__} of {package}"
+        text = type(rows).__name__ if package == "builtins" else f"{type(rows).__name__} of {package}"
         mend = "; make one of it: session.createDataFrame(…)" if package in ("pandas", "pyarrow") else ""
-        raise FlowError(f"{what} must be a DataFrame of Spark's; got {got}{mend}")
+        raise FlowError(f"{what} must be a DataFrame of Spark's; got {text}{mend}")
 
 
 def _schema_of(rows: DataFrame, what: str) -> Schema:
     _check_frame(rows, what)
-    kinds = {name: _kind(said) for name, said in rows.dtypes}
-    unknown = {name: said for name, said in rows.dtypes if kinds[name] is None}
+    kinds = {name: _kind(kind) for name, kind in rows.dtypes}
+    unknown = {name: kind for name, kind in rows.dtypes if kinds[name] is None}
     if unknown:
-        told = ", ".join(f"{name} ({said})" for name, said in unknown.items())
+        names = ", ".join(f"{name} ({kind})" for name, kind in unknown.items())
         raise FlowError(
-            f"{what} has columns of types that a flow does not know: {told}; cast them, or select the others"
+            f"{what} has columns of types that a flow does not know: {names}; cast them, or select the others"
         )
     twice = {name for name in rows.columns if rows.columns.count(name) > 1}
     if twice:
@@ -134,8 +134,8 @@ def _schema_of(rows: DataFrame, what: str) -> Schema:
     return Schema.of(kinds)
 
 
-def _kind(said: str) -> Type | None:
-    return _TYPES.get(said.split("(")[0].split("<")[0])
+def _kind(kind: str) -> Type | None:
+    return _TYPES.get(kind.split("(")[0].split("<")[0])
 
 
 def rows_of_frame(rows: DataFrame, schema: Schema, prefix: Prefix, order: str | None = None) -> DataFrame:

@@ -34,12 +34,12 @@ _LOOK_S = 0.02  # between two looks whether Java is there
 class JavaSide:
     """A running Java process that speaks with this one."""
 
-    def __init__(self, gateway: Any, said: deque[str]) -> None:
-        self.gateway, self._said = gateway, said
+    def __init__(self, gateway: Any, lines: deque[str]) -> None:
+        self.gateway, self._lines = gateway, lines
 
     def last_output(self) -> str:
         """Return the last lines it wrote."""
-        return "".join(self._said)
+        return "".join(self._lines)
 
     def ended(self, patience_s: float = 0.0) -> str:
         """Say how the process ended, waiting a little for that if need be; nothing while it runs, or is not ours."""
@@ -74,15 +74,15 @@ class Start:
 
     def __init__(self, settings: Mapping[str, str]) -> None:
         self.settings = dict(settings)
-        self.said: deque[str] = deque(maxlen=200)
+        self.lines: deque[str] = deque(maxlen=200)
         self._folder = Path(tempfile.mkdtemp(prefix="headwater-java-"))
         reading, writing = os.pipe()
-        self._listener = Thread(target=_pass_on, args=(reading, self.said), name="what spark says", daemon=True)
+        self._listener = Thread(target=_pass_on, args=(reading, self.lines), name="what spark says", daemon=True)
         self._listener.start()
-        chosen = [word for name, value in settings.items() for word in ("--conf", f"{name}={value}")]
+        options = [word for name, value in settings.items() for word in ("--conf", f"{name}={value}")]
         others = shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell"))
         self.process = subprocess.Popen(
-            [str(spark_home() / "bin" / "spark-submit"), *chosen, *others],
+            [str(spark_home() / "bin" / "spark-submit"), *options, *others],
             stdin=subprocess.PIPE,  # Java ends when this process has
             stdout=writing,  # ours may have to hold one JSON document and nothing else
             stderr=writing,
@@ -105,12 +105,12 @@ class Start:
         while not self._address.is_file():
             if self.process.poll() is not None:
                 self._listener.join(5)
-                why = " ".join(line.strip() for line in self.said if not _NOISE.match(line))[:300]
+                why = " ".join(line.strip() for line in self.lines if not _NOISE.match(line))[:300]
                 raise RunError(f"Java ended before Spark had started: {why}; `headwater doctor` says more")
             time.sleep(_LOOK_S)
-        with self._address.open("rb") as told:
-            os.environ["PYSPARK_GATEWAY_PORT"] = str(read_int(told))
-            os.environ["PYSPARK_GATEWAY_SECRET"] = UTF8Deserializer().loads(told)
+        with self._address.open("rb") as file:
+            os.environ["PYSPARK_GATEWAY_PORT"] = str(read_int(file))
+            os.environ["PYSPARK_GATEWAY_SECRET"] = UTF8Deserializer().loads(file)
         try:
             gateway = launch_gateway()  # which finds it there
         finally:
@@ -154,7 +154,7 @@ def launch(settings: Mapping[str, str]) -> JavaSide:
         if _ahead is not None and _ahead.settings != settings:
             drop_ahead()
         start, _ahead = _ahead or Start(settings), None
-        _running = JavaSide(start.gateway(), start.said)
+        _running = JavaSide(start.gateway(), start.lines)
     return _running
 
 
@@ -169,10 +169,10 @@ def java_pid() -> int:
     return 0 if process is None else int(process.pid)
 
 
-def _pass_on(reading: int, said: deque[str]) -> None:
+def _pass_on(reading: int, output: deque[str]) -> None:
     """Keep the last lines, and show all but the noise, until the process is gone."""
     with open(reading, encoding="utf-8", errors="replace") as lines:
         for line in lines:
-            said.append(line)
+            output.append(line)
             if not _NOISE.match(line):
                 sys.stderr.write(line)

@@ -34,7 +34,7 @@ class Head:
     source: str
     steps: tuple[Step, ...]
     #: what each of them is given
-    given: tuple[Relation, ...]
+    relations: tuple[Relation, ...]
     meaning: Meaning
     schema: Schema  #: of what comes out
     columns: tuple[str, ...]  #: those of them that anybody behind it uses
@@ -65,9 +65,9 @@ class Head:
     @property
     def narrows(self) -> str:
         """The step behind which there are other records than were read; the source, where there is none."""
-        found = [step.name for step in self.steps if isinstance(step.kind, Filter | WindowAggregate)]
+        narrowing = [step.name for step in self.steps if isinstance(step.kind, Filter | WindowAggregate)]
         pairs = [step.name for step in self.steps if isinstance(step.kind, Join)]
-        return (pairs or found or [self.source])[-1]
+        return (pairs or narrowing or [self.source])[-1]
 
     def of(self, rows: Mapping[str, DataFrame], last: Mapping[str, DataFrame] | None = None) -> DataFrame:
         """Return what comes out of the rows of its sources, those columns that are used.
@@ -76,9 +76,9 @@ class Head:
         """
         return self._build(rows, last or {}).select(*map(named, self.columns))
 
-    def _build(self, given: Mapping[str, DataFrame], last: Mapping[str, DataFrame]) -> DataFrame:
-        rows, time, end = given[self.source], None, last.get(self.source)
-        for step, relation in zip(self.steps, self.given, strict=True):
+    def _build(self, rows_of: Mapping[str, DataFrame], last: Mapping[str, DataFrame]) -> DataFrame:
+        rows, time, end = rows_of[self.source], None, last.get(self.source)
+        for step, relation in zip(self.steps, self.relations, strict=True):
             match step.kind:
                 case EventTime():
                     time = step.kind  # Spark itself has filters before the watermark, wherever they are written
@@ -86,7 +86,7 @@ class Head:
                     rows = apply_step(watermarked(rows, column, time, end), step, relation, self.meaning)
                 case Join() as kind:
                     assert self.other is not None
-                    right = self.other.of(given, last)
+                    right = self.other.of(rows_of, last)
                     rows = joined(watermarked(rows, kind.left_time, time, end), right, step)
                 case _:
                     rows = apply_step(rows, step, relation, self.meaning)
@@ -118,20 +118,20 @@ def heads_of(flow: Flow, meaning: Meaning = "headwater") -> dict[str, Head]:
 
 def behind(flow: Flow, heads: Mapping[str, Head]) -> Flow:
     """Return the flow of the steps that are left to us: its sources bring what comes out of the heads."""
-    gone = {step.name for head in heads.values() for step in head.all_steps}
-    gone |= {source for head in heads.values() for source in head.sources[1:]}
+    steps_of_spark = {step.name for head in heads.values() for step in head.all_steps}
+    steps_of_spark |= {source for head in heads.values() for source in head.sources[1:]}
     last = {head.steps[-1].name: head.source for head in heads.values() if head.steps}
-    kept = []
+    steps = []
     for step in flow.steps.values():
-        if step.name in gone:
+        if step.name in steps_of_spark:
             continue
         outputs = {"out": heads[step.name].schema} if step.name in heads else step.outputs
-        kept.append(replace(step, inputs=tuple(_moved(given, last) for given in step.inputs), outputs=outputs))
-    return Flow.of_steps(flow.name, kept)
+        steps.append(replace(step, inputs=tuple(_moved(edge, last) for edge in step.inputs), outputs=outputs))
+    return Flow.of_steps(flow.name, steps)
 
 
-def _moved(given: Input, last: Mapping[str, str]) -> Input:
-    return replace(given, step=last[given.step], port="out") if given.step in last else given
+def _moved(edge: Input, last: Mapping[str, str]) -> Input:
+    return replace(edge, step=last[edge.step], port="out") if edge.step in last else edge
 
 
 def cut_behind(flow: Flow, heads: Mapping[str, Head], buckets: int) -> Layout:
@@ -160,7 +160,7 @@ class _Chain:
     source: Step
     meaning: Meaning
     steps: list[Step] = field(default_factory=list)
-    given: list[Relation] = field(default_factory=list)
+    relations: list[Relation] = field(default_factory=list)
     relation: Relation | None = None  #: what comes out; None where Spark has no columns of the source
     stopped: str = ""
     why: str = ""
@@ -201,7 +201,7 @@ class _Chain:
     def _add(self, step: Step, following: Relation) -> None:
         assert self.relation is not None
         self.steps.append(step)
-        self.given.append(self.relation)
+        self.relations.append(self.relation)
         self.relation = following
 
     def join(self, step: Step, right: _Chain) -> None:
@@ -225,15 +225,15 @@ class _Chain:
         waits = any(isinstance(step.kind, WindowAggregate | Join) for step in self.steps)
         if timed is not None and not waits and not whole:
             why = f"{stopped!r} is told event time by it, and runs in Python: {why}" if stopped else "nobody goes by it"
-            number, schema, stopped = timed, self.given[timed].schema, self.steps[timed].name
-        steps, given = tuple(self.steps[:number]), tuple(self.given[:number])
-        return Head(self.source.name, steps, given, self.meaning, schema, tuple(schema), stopped, why, self.other)
+            number, schema, stopped = timed, self.relations[timed].schema, self.steps[timed].name
+        steps, relations = tuple(self.steps[:number]), tuple(self.relations[:number])
+        return Head(self.source.name, steps, relations, self.meaning, schema, tuple(schema), stopped, why, self.other)
 
 
 def _join(step: Step, chains: dict[str, _Chain]) -> None:
     """Have the chains that lead to both sides of a join become one, if Spark can join them."""
     ends = {chain.at: chain for chain in chains.values() if chain.relation is not None}
-    sides = [ends.get(given.step) if given.port == "out" else None for given in step.inputs]
+    sides = [ends.get(edge.step) if edge.port == "out" else None for edge in step.inputs]
     left, right = sides
     if left is None or right is None or left is right:
         return

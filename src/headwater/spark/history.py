@@ -68,11 +68,11 @@ class Table:
 
         if self.files is not None and self.files.is_read_well(edges.edges, edges.pieces * PIECE):
             return self.files.rows(self.rows.sparkSession, edges.edges, self.schema.only(columns), prefix)
-        placed = self.rows.where(self._held(edges)).select(*map(named, columns), self.at().alias(AT))
+        placed = self.rows.where(self._is_in(edges)).select(*map(named, columns), self.at().alias(AT))
         pieces = placed.select("*", edges.piece(F.col(AT)).alias(_PART)).repartitionById(edges.pieces, F.col(_PART))
         return pieces.mapInArrow(_reader(self.schema.only(columns), prefix), ROW)
 
-    def _held(self, edges: Slice) -> Column:
+    def _is_in(self, edges: Slice) -> Column:
         """Say whether a row is in a slice, by the column itself: Spark then leaves out files that have no such times."""
         from pyspark.sql import functions as F
 
@@ -109,7 +109,7 @@ class Slice:
         return sum(inner, F.lit(0))
 
 
-def table_of(spark: SparkSession, given: Any, flow: Flow, source: str, time: str | None) -> Table:
+def table_of(spark: SparkSession, table: Any, flow: Flow, source: str, time: str | None) -> Table:
     """Return a table in place of a source: a DataFrame, the path or URL of files, or the name of a table of Spark's."""
     schema = flow.steps[source].outputs["out"]
     column = time or event_time_of(flow, source)
@@ -118,7 +118,7 @@ def table_of(spark: SparkSession, given: Any, flow: Flow, source: str, time: str
             f"history is put in order by event time, which source {source!r} of flow {flow.name!r} has no column for; say "
             "which column of the table is its time (--order-by, or order_by=)"
         )
-    rows = given if hasattr(given, "isStreaming") else _read(spark, str(given), schema, column)
+    rows = table if hasattr(table, "isStreaming") else _read(spark, str(table), schema, column)
     what = f"the table for source {source!r}"
     if rows.isStreaming:
         raise FlowError(f"{what} is a streaming DataFrame; give a table, which has an end")
@@ -127,14 +127,14 @@ def table_of(spark: SparkSession, given: Any, flow: Flow, source: str, time: str
         raise FlowError(
             f"{what} has no column {column!r}; columns are {listed(rows.columns)}{suggestion(column, rows.columns)}"
         )
-    return Table(rows, column, schema, _files(given, schema, column))
+    return Table(rows, column, schema, _files(table, schema, column))
 
 
-def _files(given: Any, schema: Schema, time: str) -> ParquetFiles | None:
+def _files(table: Any, schema: Schema, time: str) -> ParquetFiles | None:
     """Return the files of a table that tasks can read by themselves."""
-    if hasattr(given, "isStreaming") or "://" in str(given):
+    if hasattr(table, "isStreaming") or "://" in str(table):
         return None
-    path = Path(str(given)).absolute()
+    path = Path(str(table)).absolute()
     is_parquet = _FORMATS.get(path.suffix, "parquet") == "parquet"
     return files_of(path, schema, time) if is_parquet and path.exists() else None
 
@@ -155,8 +155,8 @@ def _read(spark: SparkSession, address: str, schema: Schema, time: str) -> DataF
             return spark.table(address)
         place = _delta_place(path, url)
         if place is not None:  # of a Delta table, the files that count
-            found = [f"{url.rstrip('/')}/{unquote(name)}" for name in DeltaTable(place).files]
-            return reader.option("basePath", url).load(found) if found else reader.load(url).limit(0)
+            names = [f"{url.rstrip('/')}/{unquote(name)}" for name in DeltaTable(place).files]
+            return reader.option("basePath", url).load(names) if names else reader.load(url).limit(0)
         return reader.load(url)
     except AnalysisException as error:
         raise FlowError(f"cannot read table {address}: {str(error).splitlines()[0]}") from None
@@ -212,8 +212,8 @@ def _told_by_spark(tables: Mapping[str, Table]) -> Planner:
         share = _SAMPLED * pieces / count
         some = times if share >= 1 else times.sample(fraction=share, seed=7)
         places = [i / pieces for i in range(1, pieces)]
-        [found] = some.agg(F.percentile_approx(AT, places, 100 * pieces)).first()
-        return count, until, sorted(set(found or []))
+        [edges] = some.agg(F.percentile_approx(AT, places, 100 * pieces)).first()
+        return count, until, sorted(set(edges or []))
 
     return tell
 
@@ -224,12 +224,12 @@ def _reader(schema: Schema, prefix: Prefix) -> Callable[[Iterator[Any]], Iterato
 
         from headwater.spark.sources.data_source import in_arrow
 
-        found = [table for table in tables if table.num_rows]
-        if not found:
+        batches = [table for table in tables if table.num_rows]
+        if not batches:
             return in_arrow(iter(()))
-        number = found[0].column(_PART)[0].as_py()
-        rows = pa.Table.from_batches(found).drop_columns([_PART])
-        found.clear()
+        number = batches[0].column(_PART)[0].as_py()
+        rows = pa.Table.from_batches(batches).drop_columns([_PART])
+        batches.clear()
         return in_order(number, rows, schema, prefix)
 
     return read

@@ -15,16 +15,16 @@ MISSING = "Spark is not installed: pip install 'headwater[spark]'"
 
 def spark_home() -> Path:
     """Return the folder of Spark: the one that SPARK_HOME names, else pyspark's own."""
-    given = os.environ.get("SPARK_HOME")
-    return Path(given) if given else pyspark_folder()
+    home = os.environ.get("SPARK_HOME")
+    return Path(home) if home else pyspark_folder()
 
 
 def pyspark_folder() -> Path:
     """Return the folder of pyspark, which has a Spark in it."""
-    found = find_spec("pyspark")
-    if found is None or not found.submodule_search_locations:
+    spec = find_spec("pyspark")
+    if spec is None or not spec.submodule_search_locations:
         raise RunError(MISSING)
-    return Path(found.submodule_search_locations[0])
+    return Path(spec.submodule_search_locations[0])
 
 
 def spark_version() -> str:

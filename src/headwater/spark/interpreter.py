@@ -58,13 +58,13 @@ def launcher() -> str:
         server=forkclient.SERVER,
         client=shlex.quote(forkclient.__file__),
     )
-    made = cache_folder() / f"python-{sha256(text.encode()).hexdigest()[:12]}"
-    if not made.exists():
+    path = cache_folder() / f"python-{sha256(text.encode()).hexdigest()[:12]}"
+    if not path.exists():
         try:
-            _write(made, text)
+            _write(path, text)
         except OSError:
             return sys.executable
-    return str(made) if os.access(made, os.X_OK) else sys.executable  # a folder may allow no programs
+    return str(path) if os.access(path, os.X_OK) else sys.executable  # a folder may allow no programs
 
 
 def check_workers(spark: SparkSession) -> None:
@@ -89,21 +89,21 @@ def check_workers(spark: SparkSession) -> None:
 def _trouble(python: str) -> str:
     """Say why a program does as no worker of ours; nothing if it does."""
     try:
-        asked = subprocess.run([python, "-c", _ASKED], capture_output=True, text=True, timeout=60, check=False)
+        answer = subprocess.run([python, "-c", _ASKED], capture_output=True, text=True, timeout=60, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return "which cannot be started"
-    if asked.returncode:
+    if answer.returncode:
         return "which is no Python that works"
-    version, has_headwater = asked.stdout.split()
+    version, has_headwater = answer.stdout.split()
     mine = "{}.{}".format(*sys.version_info)
     if version != mine:
         return f"which is Python {version}, and this is {mine}"
     return "" if has_headwater == "True" else "in which there is no headwater"
 
 
-def _write(made: Path, text: str) -> None:
-    made.parent.mkdir(parents=True, exist_ok=True)
-    fresh = made.with_suffix(f".{os.getpid()}")
+def _write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    fresh = path.with_suffix(f".{os.getpid()}")
     fresh.write_text(text)
     fresh.chmod(fresh.stat().st_mode | stat.S_IXUSR)
-    fresh.replace(made)  # another process may want it at the same time
+    fresh.replace(path)  # another process may want it at the same time

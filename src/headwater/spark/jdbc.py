@@ -52,5 +52,5 @@ def quoted(connection: Any, names: Any) -> str:
 
 def _options(table: Jdbc) -> Any:
     options = {"url": table.url, "dbtable": table.table, **table.options}
-    given = java().PythonUtils.toScalaMap(options)
-    return java().org.apache.spark.sql.execution.datasources.jdbc.JDBCOptions(given)
+    scala_options = java().PythonUtils.toScalaMap(options)
+    return java().org.apache.spark.sql.execution.datasources.jdbc.JDBCOptions(scala_options)

@@ -45,9 +45,9 @@ def _used(file: str) -> None:
     if _recent and _recent[-1] == file:
         return
     _recent[:] = [*(name for name in _recent if name != file), file][-_FLOWS:]
-    for kept in (_idle, _live):
-        for key in [key for key in kept if key[0] not in _recent]:
-            del kept[key]
+    for store in (_idle, _live):
+        for key in [key for key in store if key[0] not in _recent]:
+            del store[key]
 
 
 class SourceStage:
@@ -64,7 +64,7 @@ class SourceStage:
         _used(self.sent_layout.file)
         layout = self.sent_layout.layout()
         stage = layout.stages[self.stage]
-        executor = _built(self.sent_layout, stage)
+        executor = _build(self.sent_layout, stage)
         yield from executor.read(number, put_out, split)
         yield -1, COUNTS, number, executor.counts()
 
@@ -76,9 +76,9 @@ def with_level(rows: DataFrame, sent_layout: SentLayout, layout: Layout, level: 
     by = f"CASE bucket WHEN -1 THEN {buckets[0]} WHEN -2 THEN {buckets[-1]} ELSE bucket END AS bucket"
     grouped = rows.selectExpr(by, "target", "seq", "frame").groupBy("bucket")
     run = titled(_on_bucket(sent_layout, level), title_of(layout.steps_of(level)))
-    made = grouped.applyInPandasWithState(run, ROW, STATE, "append", "NoTimeout")
+    stage_rows = grouped.applyInPandasWithState(run, ROW, STATE, "append", "NoTimeout")
     # computing something makes plain rows of Arrow's, which is what a second level's shuffle can take
-    return made.selectExpr("bucket - 1 AS bucket", "target", "seq", "frame")
+    return stage_rows.selectExpr("bucket - 1 AS bucket", "target", "seq", "frame")
 
 
 def _on_bucket(sent_layout: SentLayout, level: int) -> Callable[..., Iterator[pd.DataFrame]]:
@@ -101,43 +101,43 @@ def run_bucket(
             yield frame.assign(bucket=frame["bucket"] + 1)
         return
     came = (row for frame in frames for row in zip(frame["target"], frame["seq"], frame["frame"], strict=True))
-    made: list[Row] = []
-    given: list[tuple[int, bytes]] = []
+    rows: list[Row] = []
+    frames_in: list[tuple[int, bytes]] = []
     size = 0
     for target, seq, data in came:
         if 0 <= target < FIRST_SINK:
-            given.append((target, data))
+            frames_in.append((target, data))
             continue
-        made.append((-1 - target % 2, target, seq, data))
+        rows.append((-1 - target % 2, target, seq, data))
         size += len(data)
         if size > _LARGE:
-            yield _frame(made)
-            made, size = [], 0
-    if given:
+            yield _frame(rows)
+            rows, size = [], 0
+    if frames_in:
         executor = _executor(sent_layout, bucket, state)
-        made += executor.take(given)
+        rows += executor.take(frames_in)
         token = layout.fingerprint + secrets.token_bytes(8)
-        saved = executor.save()
-        state.update((token, saved))
-        made.append((-1, COUNTS, 0, executor.counts()))
-        _keep((sent_layout.file, bucket), token, executor, len(saved))
-    if made:
-        yield _frame(made)
+        state_bytes = executor.save()
+        state.update((token, state_bytes))
+        rows.append((-1, COUNTS, 0, executor.counts()))
+        _keep((sent_layout.file, bucket), token, executor, len(state_bytes))
+    if rows:
+        yield _frame(rows)
 
 
 def _executor(sent_layout: SentLayout, bucket: int, state: Any) -> Executor:
     """Return the bucket's stage, as it is in this worker if no other has had it since, else from saved state."""
-    token, saved = state.get if state.exists else (b"", b"")
+    token, state_bytes = state.get if state.exists else (b"", b"")
     last, executor, _ = _live.pop((sent_layout.file, bucket), (None, None, 0))
     if executor is not None and last == bytes(token):
         return executor
     layout = sent_layout.layout()
     stage = layout.stage_of_bucket(bucket)
     assert stage is not None
-    executor = _built(sent_layout, stage, bucket)
-    if saved:
+    executor = _build(sent_layout, stage, bucket)
+    if state_bytes:
         _check_mark(layout, bytes(token))
-        executor.load(bytes(saved))
+        executor.load(bytes(state_bytes))
     elif layout.seeds:
         executor.load(seed_of(Path(layout.seeds), bucket))
     return executor
@@ -145,23 +145,23 @@ def _executor(sent_layout: SentLayout, bucket: int, state: Any) -> Executor:
 
 def _keep(bucket: tuple[str, int], token: bytes, executor: Executor, size: int) -> None:
     """Keep a bucket's stage for the next micro-batch; those that have not run for longest make room, never this one."""
-    held = size + sum(each for _, _, each in _live.values())
-    while _live and held > _LIVE_BYTES:
+    nbytes = size + sum(each for _, _, each in _live.values())
+    while _live and nbytes > _LIVE_BYTES:
         _, _, dropped = _live.pop(next(iter(_live)))
-        held -= dropped
+        nbytes -= dropped
     _live[bucket] = token, executor, size
 
 
-def _built(sent_layout: SentLayout, stage: Stage, bucket: int | None = None) -> Executor:
+def _build(sent_layout: SentLayout, stage: Stage, bucket: int | None = None) -> Executor:
     """Build a stage anew, but for operators that keep no state: one may take long to build, as it may read a table."""
     layout = sent_layout.layout()
     idle = _idle.setdefault((sent_layout.file, stage.number), {})
     executor = Executor(layout, stage, bucket, idle)
     # where a source is read, nothing is ever restored: there, one that could learn has nothing to learn from either
-    kept = ("free", "copied") if bucket is None else ("free",)
-    for name, made in executor.operators.items():
-        if layout.partitionings[name].role in kept and (bucket is None or not made.saves):
-            idle[name] = made
+    roles = ("free", "copied") if bucket is None else ("free",)
+    for name, operator in executor.operators.items():
+        if layout.partitionings[name].role in roles and (bucket is None or not operator.saves):
+            idle[name] = operator
     return executor
 
 

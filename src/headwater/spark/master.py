@@ -34,10 +34,10 @@ def check_answers(master: str, *, ask: bool = True) -> None:
         return
     troubles = []
     for address in master.removeprefix("spark://").split(","):
-        found = re.fullmatch(r"(?:\[(.+)\]|([^:/]+)):(\d+)", address)
-        if found is None:
+        match = re.fullmatch(r"(?:\[(.+)\]|([^:/]+)):(\d+)", address)
+        if match is None:
             raise RunError(f"a Spark master is spark://host:port; got {master!r}")
-        trouble = _trouble(found[1] or found[2], int(found[3]), ask=ask)
+        trouble = _trouble(match[1] or match[2], int(match[3]), ask=ask)
         if not trouble:
             return
         troubles.append(trouble)

@@ -46,22 +46,22 @@ def moment_of(folder: Path, flow: Flow, *, ended: bool = False) -> Moment:
     buckets = checkpoint.buckets()
     layout = cut(flow, buckets or 1)
     checkpoint.check(flow, buckets, ended=ended)
-    batch, taken = checkpoint.committed(), checkpoint.taken()
-    if batch < 0 and taken is None:
+    batch, takeover = checkpoint.committed(), checkpoint.takeover()
+    if batch < 0 and takeover is None:
         raise RunError(f"no micro-batch of checkpoint {folder} is done yet: there is nothing to go on from")
-    part = batch if taken is None else taken.after if batch < 0 else taken.first + batch
+    part = batch if takeover is None else takeover.after if batch < 0 else takeover.first + batch
     moment = Moment(part, folder / "sinks")
-    if taken is not None:
-        moment.waiting = waiting_in(checkpoint.seeds, taken)
+    if takeover is not None:
+        moment.waiting = waiting_in(checkpoint.seeds, takeover)
     for index, step in enumerate(flow.steps.values()):
         if isinstance(step.kind, Read):
             _open_source(moment, checkpoint, flow, step.name, index, batch)
-    saved = {at: msgspec.msgpack.decode(data) for at, data in states_of(checkpoint, layout, batch).items()}
-    times = known_times(layout, saved)
+    states = {at: msgspec.msgpack.decode(data) for at, data in states_of(checkpoint, layout, batch).items()}
+    times = known_times(layout, states)
     moment.source_watermarks = {name: at for name, at in times.items() if flow.steps[name].is_source}
     for step in flow.steps.values():
         if not (step.is_source or step.is_sink):
-            moment.steps[step.name] = _together(layout, step, saved, times.get(step.name, NO_WATERMARK))
+            moment.steps[step.name] = _together(layout, step, states, times.get(step.name, NO_WATERMARK))
     return moment
 
 
@@ -113,10 +113,10 @@ def check_sinks(flow: Flow, folder: Path) -> None:
     """Refuse sinks that Spark writes by itself while the engine has something left for them."""
     for step in flow.steps.values():
         if isinstance(step.kind, Write) and writes(step.kind.sink) is not None:
-            left = undelivered(ledger_of(folder, step.name).folder)
-            if left:
+            rest = undelivered(ledger_of(folder, step.name).folder)
+            if rest:
                 raise RunError(
-                    f"sink {step.name!r} is written by Spark itself, and {left} parts wait for it in {folder}: let the flow "
+                    f"sink {step.name!r} is written by Spark itself, and {rest} parts wait for it in {folder}: let the flow "
                     "run on the engine until they are delivered, stop it (Ctrl-C), and move it then"
                 )
 
@@ -157,8 +157,8 @@ def _seeds(layout: Layout, moment: Moment) -> Any:
             for name, task in executor.tasks.items():
                 step = moment.steps[name]
                 state = step.operator.snapshot(_share(stage, name, place))
-                told = {"watermarks": watermarks[name], "watermark": times.behind(stage, name), "ended": step.ended}
-                task.load({**told, "idle": [], "state": state})
+                time = {"watermarks": watermarks[name], "watermark": times.behind(stage, name), "ended": step.ended}
+                task.load({**time, "idle": [], "state": state})
             yield bucket, executor.save()
 
 
@@ -169,17 +169,17 @@ def _share(stage: Stage, step: str, place: int) -> Select | None:
     return Select(place, stage.buckets, stage.places[step])
 
 
-def _together(layout: Layout, step: Step, saved: Mapping[int, Mapping[str, Any]], watermark: int) -> StepMoment:
+def _together(layout: Layout, step: Step, buckets: Mapping[int, Mapping[str, Any]], watermark: int) -> StepMoment:
     """Return a step as one, of which every bucket has the state of some keys."""
-    found = [tasks[step.name] for _, tasks in sorted(saved.items()) if step.name in tasks]
+    states = [tasks[step.name] for _, tasks in sorted(buckets.items()) if step.name in tasks]
     operator = build(step)
-    kept = found if step.state == "key" else found[:1]
-    for each in kept:
+    state_parts = states if step.state == "key" else states[:1]
+    for each in state_parts:
         if each["state"]:
             operator.restore(each["state"])
-    if isinstance(step.kind, EventTime) and not found:
+    if isinstance(step.kind, EventTime) and not states:
         _set_time(operator, watermark)
-    return StepMoment(operator, watermark, bool(found) and all(each["ended"] for each in found))
+    return StepMoment(operator, watermark, bool(states) and all(each["ended"] for each in states))
 
 
 def _set_time(operator: Operator, watermark: int) -> None:
@@ -217,10 +217,10 @@ def _open_source(moment: Moment, checkpoint: Checkpoint, flow: Flow, name: str, 
     offset = checkpoint.offsets(flow, batch).get(name)
     try:
         if native is not None:
-            taken = checkpoint.taken()
+            takeover = checkpoint.takeover()
             lines = checkpoint.lines(flow, batch).get(name, ["-"])
-            known = taken is not None and lines[0] == "-"
-            moment.positions[name] = taken.offsets[name]["position"] if known else native.position_in(lines)  # type: ignore[union-attr]
+            is_taken_over = takeover is not None and lines[0] == "-"
+            moment.positions[name] = takeover.offsets[name]["position"] if is_taken_over else native.position_in(lines)  # type: ignore[union-attr]
             return
         ranges = ranges_of(source, _AT_ONCE)
         if ranges is not None:
@@ -256,10 +256,10 @@ def _check_resumes(name: str, source: Source) -> None:
 
 def _check_all_read(name: str, folder: Path, entry: int) -> None:
     """Refuse what was received and not processed of a source that cannot bring it again."""
-    left = len(entries(folder, entry)) if folder.is_dir() else 0
-    if left:
+    rest = len(entries(folder, entry)) if folder.is_dir() else 0
+    if rest:
         raise RunError(
-            f"source {name!r} brings nothing twice, and {left} rounds of what it brought wait in {folder}: run the flow on "
+            f"source {name!r} brings nothing twice, and {rest} rounds of what it brought wait in {folder}: run the flow on "
             "Spark once more while it is silent, stop it, and move it then"
         )
 

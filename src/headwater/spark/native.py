@@ -126,10 +126,10 @@ def _(source: Parquet) -> SparkTable | None:
     from headwater.io.arrow import ARROW, parquet
 
     try:
-        found = parquet().read_schema(source.path)
+        schema = parquet().read_schema(source.path)
     except OSError:
         return None  # which is told when it is read
-    kinds = [field.type for field in found]
+    kinds = [field.type for field in schema]
     plain = all(kind in ARROW.values() for kind in kinds) and "any" not in dict(source.schema.fields).values()
     return SparkTable(str(source.path), source.schema, form="parquet") if plain else None
 

@@ -46,29 +46,29 @@ class NioLocalFileSystem extends LocalFileSystem(new NioRawLocalFileSystem) {
 def jar(java: Java, spark_home: Path, spark_version: str) -> Path | None:
     """Return the compiled file system; None, with a warning, where it cannot be compiled."""
     name = sha256(f"{spark_version}\n{_SCALA}".encode()).hexdigest()[:12]
-    made = cache_folder() / f"niofs-{name}.jar"
-    if not made.exists():
+    path = cache_folder() / f"niofs-{name}.jar"
+    if not path.exists():
         try:
-            _compile(java, spark_home, made)
+            _compile(java, spark_home, path)
         except (OSError, subprocess.TimeoutExpired, RunError) as error:
             log.warning("Spark runs with its slower local file system: %s", error)
             return None
-    return made
+    return path
 
 
-def _compile(java: Java, spark_home: Path, made: Path) -> None:
-    made.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=made.parent) as folder:
-        text, fresh = Path(folder) / "Nio.scala", Path(folder) / made.name
+def _compile(java: Java, spark_home: Path, path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=path.parent) as folder:
+        text, fresh = Path(folder) / "Nio.scala", Path(folder) / path.name
         text.write_text(_SCALA)
         jars = f"{spark_home / 'jars'}{os.sep}*"
-        done = subprocess.run(
+        compiler = subprocess.run(
             [java.home / "bin" / "java", "-cp", jars, "scala.tools.nsc.Main", "-usejavacp", "-d", fresh, text],
             capture_output=True,
             text=True,
             timeout=300,
             check=False,
         )
-        if done.returncode or not fresh.exists():
-            raise RunError(f"it could not be compiled: {(done.stderr or done.stdout).strip()[-300:]}")
-        fresh.replace(made)
+        if compiler.returncode or not fresh.exists():
+            raise RunError(f"it could not be compiled: {(compiler.stderr or compiler.stdout).strip()[-300:]}")
+        fresh.replace(path)

@@ -20,8 +20,8 @@ MEANINGS: tuple[Meaning, ...] = get_args(Meaning)
 def check_meaning(meaning: object) -> None:
     """Raise for a meaning that there is not."""
     if meaning not in MEANINGS:
-        told = suggestion(str(meaning), MEANINGS)
-        raise RunError(f"there is no meaning {meaning!r}; a flow means what {listed(MEANINGS)} means by it{told}")
+        hint = suggestion(str(meaning), MEANINGS)
+        raise RunError(f"there is no meaning {meaning!r}; a flow means what {listed(MEANINGS)} means by it{hint}")
 
 
 def check_buckets(buckets: object) -> None:

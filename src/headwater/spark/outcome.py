@@ -41,8 +41,8 @@ class Outcome:
         counts = ", ".join(f"{name}: bigint" for name in _OBSERVED)
         declared = ", ".join([*fields, f"{_COUNTED} struct<step: string, {counts}>"])
         mine = rows.where(F.col("target").isin(target, COUNTS)).select("target", "frame")
-        made = mine.mapInArrow(_unpacked(schema, target), declared).observe(observe, *self._observed())
-        return made.where(F.col(_COUNTED).isNull()).select(*map(named, schema))
+        result = mine.mapInArrow(_unpacked(schema, target), declared).observe(observe, *self._observed())
+        return result.where(F.col(_COUNTED).isNull()).select(*map(named, schema))
 
     def _observed(self) -> list[Any]:
         """Return sums of what was counted: `late` and `dead_letters` of all, and all of each step by its name."""
@@ -96,12 +96,12 @@ def _records(schema: Schema, frame: Any) -> Iterator[Any]:
             yield pa.RecordBatch.from_arrays([*part.columns, none], names=[*schema, _COUNTED])
 
 
-def _counts(schema: Schema, told: bytes) -> Iterator[Any]:
+def _counts(schema: Schema, data: bytes) -> Iterator[Any]:
     import pyarrow as pa
 
     from headwater.io.arrow import ARROW
 
-    steps = msgspec.msgpack.decode(told)["steps"]
+    steps = msgspec.msgpack.decode(data)["steps"]
     counted = [{"step": step, **{name: did[name] for name in _OBSERVED}} for step, did in steps.items()]
     arrays = [pa.nulls(len(counted), ARROW[kind]) for _, kind in schema.fields]
     yield pa.RecordBatch.from_arrays([*arrays, pa.array(counted, _counted_type())], names=[*schema, _COUNTED])

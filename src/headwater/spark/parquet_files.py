@@ -65,16 +65,16 @@ class ParquetFiles:
 
     def is_read_well(self, edges: Edges, records: int) -> bool:
         """Say whether tasks find the pieces of a slice, of about so many records, sooner than Spark does."""
-        wanted = [self._overlapping(piece) for piece in pairwise(edges)]
-        once = sum(group.rows for group in set().union(*wanted))
-        read = sum(group.rows for found in wanted for group in found)
-        return read <= _SKIPPED * once + _MOVED * min(records, once)
+        groups = [self._overlapping(piece) for piece in pairwise(edges)]
+        once = sum(group.rows for group in set().union(*groups))
+        rows = sum(group.rows for each in groups for group in each)
+        return rows <= _SKIPPED * once + _MOVED * min(records, once)
 
     def rows(self, spark: SparkSession, edges: Edges, schema: Schema, prefix: Prefix) -> DataFrame:
         """Return the rows of a stage that reads the pieces of a slice, each in a task."""
-        found = [self._overlapping(piece) for piece in pairwise(edges)]
-        numbers = spark.range(0, len(found), 1, len(found))
-        return numbers.mapInArrow(_reader(self.time, edges, found, schema, prefix), ROW)
+        groups = [self._overlapping(piece) for piece in pairwise(edges)]
+        numbers = spark.range(0, len(groups), 1, len(groups))
+        return numbers.mapInArrow(_reader(self.time, edges, groups, schema, prefix), ROW)
 
     def times(self, until_us: int | None, every: int) -> tuple[int, Array]:
         """Return how many rows there are before a moment, or without a time, and the time of every so many of them.
@@ -115,29 +115,29 @@ def files_of(path: Path, schema: Schema, time: str) -> ParquetFiles | None:
     import pyarrow as pa
 
     try:
-        found = _found(path)
-        if not found or len(found) > _MOST:
+        files = _files(path)
+        if not files or len(files) > _MOST:
             return None
         with ThreadPoolExecutor(whole_cores()) as pool:
-            read = list(pool.map(lambda file: _groups(file, tuple(schema), time), found))
+            answers = list(pool.map(lambda file: _groups(file, tuple(schema), time), files))
     except (OSError, pa.ArrowException):
         return None
-    kinds = {kind for kind, _ in read}
+    kinds = {kind for kind, _ in answers}
     if len(kinds) > 1 or None in kinds or any(schema[name] == "any" for name in schema):
         return None
-    return ParquetFiles(time, tuple(group for _, groups in read for group in groups))
+    return ParquetFiles(time, tuple(group for _, groups in answers for group in groups))
 
 
-def _found(path: Path) -> list[Path]:
+def _files(path: Path) -> list[Path]:
     """Return the files that Spark would read; none where a folder below, a log or a pattern says which those are."""
     if any(mark in str(path) for mark in "*?[]{}\\"):
         return []
     if path.is_file():
         return [path]
     every = sorted(path.iterdir()) if path.is_dir() else []
-    found = [each for each in every if not each.name.startswith(("_", "."))]
-    is_plain = not any(each.is_dir() for each in every) and all(each.suffix == ".parquet" for each in found)
-    return found if is_plain else []
+    files = [each for each in every if not each.name.startswith(("_", "."))]
+    is_plain = not any(each.is_dir() for each in every) and all(each.suffix == ".parquet" for each in files)
+    return files if is_plain else []
 
 
 def _groups(path: Path, names: Sequence[str], time: str) -> tuple[Any, list[Group]]:
@@ -146,14 +146,14 @@ def _groups(path: Path, names: Sequence[str], time: str) -> tuple[Any, list[Grou
 
     with pq.ParquetFile(path) as file:
         metadata, fields = file.metadata, file.schema_arrow
-        wanted = list(dict.fromkeys([*names, time]))
-        told = metadata.metadata or {}
-        if any(name in told for name in _OLD) or told.get(b"org.apache.spark.version", b"3").startswith((b"1.", b"2.")):
+        columns = list(dict.fromkeys([*names, time]))
+        meta = metadata.metadata or {}
+        if any(name in meta for name in _OLD) or meta.get(b"org.apache.spark.version", b"3").startswith((b"1.", b"2.")):
             return None, []
-        if any(fields.names.count(name) != 1 or not _is_plain(fields.field(name).type) for name in wanted):
+        if any(fields.names.count(name) != 1 or not _is_plain(fields.field(name).type) for name in columns):
             return None, []
         places = {file.schema.column(i).path: i for i in range(len(file.schema))}
-        if any(file.schema.column(places[name]).physical_type == "INT96" for name in wanted):
+        if any(file.schema.column(places[name]).physical_type == "INT96" for name in columns):
             return None, []
         unit = _micros_of(fields.field(time).type)
         if unit is None:
@@ -161,12 +161,12 @@ def _groups(path: Path, names: Sequence[str], time: str) -> tuple[Any, list[Grou
         groups = []
         for number in range(metadata.num_row_groups):
             group = metadata.row_group(number)
-            said = group.column(places[time]).statistics
-            if said is None or not said.has_min_max or not said.has_null_count:
+            statistics = group.column(places[time]).statistics
+            if statistics is None or not statistics.has_min_max or not statistics.has_null_count:
                 return None, []
-            lowest, highest = said.min_raw * unit, said.max_raw * unit
-            groups.append(Group(str(path), number, group.num_rows, lowest, highest, said.null_count > 0))
-        return tuple(str(fields.field(name).type) for name in wanted), groups
+            lowest, highest = statistics.min_raw * unit, statistics.max_raw * unit
+            groups.append(Group(str(path), number, group.num_rows, lowest, highest, statistics.null_count > 0))
+        return tuple(str(fields.field(name).type) for name in columns), groups
 
 
 def _is_plain(kind: Any) -> bool:
@@ -199,8 +199,8 @@ def _opened(path: str) -> Any:
 
 
 def _batches(file: Any, group: Group, columns: list[str]) -> Iterator[Any]:
-    found: Iterator[Any] = file.iter_batches(_TAKEN, row_groups=[group.number], columns=columns, use_threads=False)
-    return found
+    batches: Iterator[Any] = file.iter_batches(_TAKEN, row_groups=[group.number], columns=columns, use_threads=False)
+    return batches
 
 
 def _at(column: Any) -> Any:
@@ -212,12 +212,12 @@ def _at(column: Any) -> Any:
 
 
 def _reader(
-    time: str, edges: Edges, found: list[set[Group]], schema: Schema, prefix: Prefix
+    time: str, edges: Edges, groups_of: list[set[Group]], schema: Schema, prefix: Prefix
 ) -> Callable[[Iterator[Any]], Iterator[Any]]:
     def read(tables: Iterator[Any]) -> Iterator[Any]:
         for table in tables:
             for number in table.column(0).to_pylist():
-                yield from rows_of(number, sorted(found[number]), edges[number : number + 2])
+                yield from rows_of(number, sorted(groups_of[number]), edges[number : number + 2])
 
     def rows_of(number: int, groups: Sequence[Group], piece: Edges) -> Iterator[Any]:
         from headwater.spark.sources.data_source import in_arrow
@@ -232,18 +232,18 @@ def _piece(groups: Sequence[Group], schema: Schema, time: str, edges: Edges) -> 
     """Return the rows of a piece and their times in the column AT; None if there are none."""
     import pyarrow as pa
 
-    kept = []
+    pieces = []
     for path, several in groupby(groups, key=attrgetter("path")):
         with _opened(path) as file:
             for group in several:
                 for batch in _batches(file, group, list(dict.fromkeys([*schema, time]))):
-                    rows = _held(batch.append_column(AT, _at(batch.column(time))), group, edges)
+                    rows = _rows_in(batch.append_column(AT, _at(batch.column(time))), group, edges)
                     if rows.num_rows:
-                        kept.append(rows.select([*schema, AT]))
-    return pa.Table.from_batches(kept) if kept else None
+                        pieces.append(rows.select([*schema, AT]))
+    return pa.Table.from_batches(pieces) if pieces else None
 
 
-def _held(rows: Any, group: Group, edges: Edges) -> Any:
+def _rows_in(rows: Any, group: Group, edges: Edges) -> Any:
     """Return those rows of a group that are in a piece; those without a time are in the first."""
     import pyarrow.compute as pc
 

@@ -33,7 +33,7 @@ def idle_streams(flow: Flow) -> Iterator[tuple[Step, list[str]]]:
             continue
         reached = flow.reached_from(step.name)
         behind = [flow.steps[name] for name in sorted(reached - {step.name})]
-        meets = [each.name for each in behind if any(given.step not in reached for given in each.inputs)]
+        meets = [each.name for each in behind if any(edge.step not in reached for edge in each.inputs)]
         if meets:
             yield step, meets
 
@@ -59,7 +59,7 @@ def spark_partitioning(step: Step) -> Partitioning:
             f"give {step.kind.operator.__name__} the methods snapshot and restore",
             step=step.name,
         )
-    if step.parallel > 1 and any(given.grouping == "all" for given in step.inputs) and not replicable:
+    if step.parallel > 1 and any(edge.grouping == "all" for edge in step.inputs) and not replicable:
         raise RunError(  # it has as many results as instances, a number that Spark chooses
             f"{step.where}: step {step.name!r} cannot run on Spark: all records go to each of its {step.parallel} "
             "instances, and Spark has no such instances; let it have one",

@@ -192,8 +192,8 @@ class UrlPlace:
 
     def names(self, folder: str = "") -> list[str]:
         """Return the names in a folder; files of ours without the numbers of their versions."""
-        found = self._storage.names(folder)
-        return found if folder else sorted({re.sub(r"\.(\d+|new)$", "", name) for name in found})
+        names = self._storage.names(folder)
+        return names if folder else sorted({re.sub(r"\.(\d+|new)$", "", name) for name in names})
 
     def exists(self, name: str) -> bool:
         """Ask the file system."""
@@ -201,8 +201,8 @@ class UrlPlace:
 
     def lock(self) -> None:
         """Write down who is at work, and refuse where another process of this machine is."""
-        said = self._storage.read(LOCK)
-        holder: dict[str, Any] = json.loads(said) if said else {}
+        text = self._storage.read(LOCK)
+        holder: dict[str, Any] = json.loads(text) if text else {}
         mine = {
             "host": socket.gethostname(),
             "pid": os.getpid(),
@@ -249,7 +249,7 @@ class UrlPlace:
 def _born(pid: int) -> str | None:
     """Tell when a process of this machine began, which tells it from others of its number; None if there is none."""
     try:
-        said = Path(f"/proc/{pid}/stat").read_text()
+        text = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
         return None
-    return said.rpartition(")")[2].split()[19]
+    return text.rpartition(")")[2].split()[19]

@@ -21,10 +21,10 @@ def progress(query: StreamingQuery, layout: Layout, last: Sample, batches: int) 
 
     Spark tells of a micro-batch only after it is over, and a Java that is gone tells nothing: what is not known then is 0.
     """
-    told = [p for p in _reports(query) if p.numInputRows or p.durationMs.get("addBatch")]
-    operators = told[-1].stateOperators if told else []
+    reports = [p for p in _reports(query) if p.numInputRows or p.durationMs.get("addBatch")]
+    operators = reports[-1].stateOperators if reports else []
     return {
-        **batch_figures([p.durationMs["triggerExecution"] for p in told], layout, last),
+        **batch_figures([p.durationMs["triggerExecution"] for p in reports], layout, last),
         "batches": batches,
         "state_bytes": sum(operator.memoryUsedBytes for operator in operators),
         "state_buckets": sum(operator.numRowsTotal for operator in operators),
@@ -61,9 +61,9 @@ def cause_in(message: str) -> str:
     ours = re.findall(r"headwater\.errors\.\w+: (.*)", message)
     if ours:
         return str(ours[-1]).strip()
-    known = advice(message)
-    if known is not None:
-        return known
+    text = advice(message)
+    if text is not None:
+        return text
     python = list(re.finditer(r"^((?:\w+\.)*\w*(?:Error|Exception): .*)$", message, re.MULTILINE))
     if not python:
         return message.strip().splitlines()[0]
@@ -77,6 +77,6 @@ def cause_in(message: str) -> str:
 
 def stopped(why: str, error: BaseException) -> RunError:
     """Return what is told of a flow that Spark has stopped: a step is to blame, though Spark does not always say which."""
-    told = RunError(f"Spark stopped the flow: {why}", step="")
-    told.__cause__ = error
-    return told
+    result = RunError(f"Spark stopped the flow: {why}", step="")
+    result.__cause__ = error
+    return result

@@ -1,6 +1,6 @@
 """Steps as Spark's own operators: what can be made one, and the DataFrame that comes of it.
 
-`planned` asks no Spark, so that a flow can be explained without one; what it lets pass, `made` makes.
+`planned` asks no Spark, so that a flow can be explained without one; what it lets pass, `apply_step` makes.
 """
 
 from __future__ import annotations
@@ -62,32 +62,32 @@ class Relation:
         """Return what makes Columns of expressions over it."""
         return Columns(self.schema, meaning, self.timestamps, self.opaque)
 
-    def _like(self, schema: Schema, kept: Mapping[str, str]) -> Relation:
-        """Return what it becomes: `kept` are columns that are passed on, by their new names; times are timestamps."""
-        computed = {name for name, kind in schema.fields if kind == "time" and name not in kept}
-        timestamps = {name for name, before in kept.items() if before in self.timestamps} | computed
-        opaque = {name: self.opaque[before] for name, before in kept.items() if before in self.opaque}
+    def _like(self, schema: Schema, sources: Mapping[str, str]) -> Relation:
+        """Return what it becomes: `sources` are columns that are passed on, by their new names; times are timestamps."""
+        computed = {name for name, kind in schema.fields if kind == "time" and name not in sources}
+        timestamps = {name for name, before in sources.items() if before in self.timestamps} | computed
+        opaque = {name: self.opaque[before] for name, before in sources.items() if before in self.opaque}
         return Relation(schema, frozenset(timestamps), opaque)
 
 
-def planned(step: Step, given: Relation, meaning: Meaning, flow: Flow) -> Relation:
+def planned(step: Step, before: Relation, meaning: Meaning, flow: Flow) -> Relation:
     """Return what comes of a step as an operator of Spark's own; raises NotNativeError, with the reason, if it has none."""
     match step.kind:
         case Filter(condition):
-            _check([condition], given, meaning)
-            return given
+            _check([condition], before, meaning)
+            return before
         case Select(columns, keep):
-            _check([expr for _, expr in columns if not isinstance(expr, Named)], given, meaning)
-            return given._like(step.outputs["out"], _kept(columns, given.schema, keep=keep))
+            _check([expr for _, expr in columns if not isinstance(expr, Named)], before, meaning)
+            return before._like(step.outputs["out"], _passed_on(columns, before.schema, keep=keep))
         case EventTime(column):
             if meaning == "headwater":
                 raise NotNativeError(f"event time {_OURS}")
-            if column not in given.timestamps:
+            if column not in before.timestamps:
                 raise NotNativeError(f"event time {column!r} is no timestamp in Spark")
-            return given
+            return before
         case WindowAggregate():
-            _check_window(step, step.kind, given, meaning, flow)
-            return given._like(step.outputs["out"], {name: name for name in step.kind.keys})
+            _check_window(step, step.kind, before, meaning, flow)
+            return before._like(step.outputs["out"], {name: name for name in step.kind.keys})
     if len(step.inputs) > 1:
         raise NotNativeError("it puts several streams together")
     raise NotNativeError(f"Spark has no operator of its own for it: {step.kind}")
@@ -131,17 +131,17 @@ def joined(left: DataFrame, right: DataFrame, step: Step) -> DataFrame:
     return pairs.select(*map(named, left.columns), *added).alias(step.name)
 
 
-def apply_step(rows: DataFrame, step: Step, given: Relation, meaning: Meaning) -> DataFrame:
+def apply_step(rows: DataFrame, step: Step, before: Relation, meaning: Meaning) -> DataFrame:
     """Return what comes of a step that was planned; in Spark's plans it is called by its name."""
-    return _apply_kind(rows, step, given.columns(meaning)).alias(step.name)
+    return _apply_kind(rows, step, before.columns(meaning)).alias(step.name)
 
 
 def _apply_kind(rows: DataFrame, step: Step, columns: Columns) -> DataFrame:
     match step.kind:
         case Filter(condition):
-            return reduce(lambda left, held: left.where(held), columns.where(condition), rows)
-        case Select(chosen, _):
-            computed = dict(chosen)
+            return reduce(lambda left, condition: left.where(condition), columns.where(condition), rows)
+        case Select(pairs, _):
+            computed = dict(pairs)
             schema = step.outputs["out"]
             return rows.select(*(_column(columns, name, computed.get(name, Named(name)), schema) for name in schema))
         case WindowAggregate() as kind:
@@ -149,32 +149,32 @@ def _apply_kind(rows: DataFrame, step: Step, columns: Columns) -> DataFrame:
     raise AssertionError(step)
 
 
-def watermarked(rows: DataFrame, time: str, said: EventTime | None, last: DataFrame | None) -> DataFrame:
+def watermarked(rows: DataFrame, time: str, declared: EventTime | None, last: DataFrame | None) -> DataFrame:
     """Have Spark follow the event time of a stream, as it was said; a row of `last` is one that lies behind all others."""
     from pyspark.sql import functions as F
 
-    assert said is not None
+    assert declared is not None
     if not rows.isStreaming:
         return rows
     if last is not None:
         nothing = (F.lit(None).cast(kind).alias(name) for name, kind in rows.dtypes if name != time)
         rows = rows.unionByName(last.select(F.lit(_FAR).cast("timestamp").alias(time), *nothing))
-    return rows.withWatermark(time, f"{said.lateness_us} microseconds")
+    return rows.withWatermark(time, f"{declared.lateness_us} microseconds")
 
 
-def _check(expressions: list[Expr], given: Relation, meaning: Meaning) -> None:
-    columns = given.columns(meaning)
+def _check(expressions: list[Expr], before: Relation, meaning: Meaning) -> None:
+    columns = before.columns(meaning)
     for expr in expressions:
         why = columns.why_not(expr)
         if why is not None:
             raise NotNativeError(why)
 
 
-def _kept(columns: tuple[tuple[str, Expr], ...], schema: Schema, *, keep: bool) -> dict[str, str]:
+def _passed_on(columns: tuple[tuple[str, Expr], ...], schema: Schema, *, keep: bool) -> dict[str, str]:
     """Return the columns that a select passes on, by their new names."""
     computed = dict(columns)
-    kept = {name: name for name in schema if name not in computed} if keep else {}
-    return kept | {name: expr.name for name, expr in columns if isinstance(expr, Named)}
+    sources = {name: name for name in schema if name not in computed} if keep else {}
+    return sources | {name: expr.name for name, expr in columns if isinstance(expr, Named)}
 
 
 def _column(columns: Columns, name: str, expr: Expr, schema: Schema) -> Column:
@@ -189,7 +189,7 @@ def _as_timestamp(column: Column, kind: Type) -> Column:
     return F.timestamp_micros(column) if kind == "time" else column
 
 
-def _check_window(step: Step, kind: WindowAggregate, given: Relation, meaning: Meaning, flow: Flow) -> None:
+def _check_window(step: Step, kind: WindowAggregate, before: Relation, meaning: Meaning, flow: Flow) -> None:
     window = kind.window
     if isinstance(window, Count):
         raise NotNativeError("Spark has no windows of a number of records")
@@ -197,7 +197,7 @@ def _check_window(step: Step, kind: WindowAggregate, given: Relation, meaning: M
         raise NotNativeError("a window that closes by the clock has an end that Spark does not know")
     if meaning == "headwater":
         raise NotNativeError(f"a window {_OURS}")
-    if kind.time not in given.timestamps:
+    if kind.time not in before.timestamps:
         raise NotNativeError(f"event time {kind.time!r} is no timestamp in Spark")
     if isinstance(window, Session) and not kind.keys:
         raise NotNativeError("Spark has sessions by key alone")
@@ -209,7 +209,7 @@ def _check_window(step: Step, kind: WindowAggregate, given: Relation, meaning: M
     for _, aggregate in kind.aggregates:
         if aggregate.function == "custom":
             raise NotNativeError(f"{aggregate} is a function of Python's")
-    _check([aggregate.of for _, aggregate in kind.aggregates if aggregate.of is not None], given, meaning)
+    _check([aggregate.of for _, aggregate in kind.aggregates if aggregate.of is not None], before, meaning)
 
 
 def _refuse_time_behind(step: Step, flow: Flow) -> None:
@@ -237,11 +237,11 @@ def _windowed(rows: DataFrame, kind: WindowAggregate, columns: Columns, schema: 
         case window:
             assert not isinstance(window, Count)
             span = F.window(time, f"{window.size_us} microseconds")
-    found = [
+    aggregates = [
         _as_timestamp(_aggregated(aggregate, columns, time), schema[name]).alias(name)
         for name, aggregate in kind.aggregates
     ]
-    grouped = rows.groupBy(*map(named, kind.keys), span.alias(_WINDOW)).agg(*found)
+    grouped = rows.groupBy(*map(named, kind.keys), span.alias(_WINDOW)).agg(*aggregates)
     edges = [start.alias("start"), F.col(f"{_WINDOW}.end").alias("end")]
     return grouped.select(*map(named, kind.keys), *edges, *(named(name) for name, _ in kind.aggregates))
 

@@ -85,7 +85,7 @@ class SparkRun:
         self._until_ns: int | None = None  #: when, by the wall clock, enough will have been read
         self._is_through = False  #: all sources have ended, and what came of them is written
         self._aborted = False
-        self._asked = 0.0  #: when Java was last asked whether the query goes on
+        self._asked_s = 0.0  #: when Java was last asked whether the query goes on
         self._starts_left = 5  #: how often the query may still be started again
 
     def start(self) -> Self:
@@ -95,9 +95,9 @@ class SparkRun:
         except BaseException as error:
             with suppress(Exception):  # what broke first is what has to be told
                 self._close()
-            told = self._why_not_started(error)
-            if told:
-                raise RunError(told) from error
+            why = self._why_not_started(error)
+            if why:
+                raise RunError(why) from error
             raise
         threading.Thread(target=self._watch, name="watch", daemon=True).start()
         return self
@@ -124,10 +124,10 @@ class SparkRun:
         self._rows_read = RowsRead(self.flow, self._heads)
         self.tally = Tally(self.flow, self.options.on_written, self._heads)
         self.tally.ended |= self._have_ended()  # which nobody says again
-        taken = self.checkpoint.taken()
-        self._sinks = self._opened_sinks(taken)
+        takeover = self.checkpoint.takeover()
+        self._sinks = self._opened_sinks(takeover)
         self.layout.stagings = self._sinks.stagings()
-        self.layout.seeds = "" if taken is None else str(self.checkpoint.seeds)
+        self.layout.seeds = "" if takeover is None else str(self.checkpoint.seeds)
         broadcast_layout = broadcast(spark, self.layout)
         self._sizes = self.options.sizes or Sizes(spark.sparkContext.defaultParallelism)
         for index, step in enumerate(self.flow.steps.values()):
@@ -143,7 +143,7 @@ class SparkRun:
                     head=self._heads[step.name],
                     beside=self._beside(self._heads[step.name]),
                     prefix=SourceStage(broadcast_layout, self.layout.source_stage(step.name)),
-                    begin=None if taken is None else taken.offsets[step.name],
+                    begin=None if takeover is None else takeover.offsets[step.name],
                     target_s=self.options.target_s,
                     way=way_to_time(self.flow, step.name) if has_splits(step.kind.source) else (),
                 )
@@ -163,34 +163,34 @@ class SparkRun:
 
     def _beside(self, head: Head) -> dict[str, NativeTable]:
         """Return how Spark reads what a head joins with its own source."""
-        found = {name: table_in(reads(self._source(name))) for name in head.sources[1:]}
-        return {name: table for name, table in found.items() if table is not None}
+        tables = {name: table_in(reads(self._source(name))) for name in head.sources[1:]}
+        return {name: table for name, table in tables.items() if table is not None}
 
-    def _opened_sinks(self, taken: TakenOver | None) -> Sinks:
+    def _opened_sinks(self, takeover: TakenOver | None) -> Sinks:
         """Open all sinks; where a run was taken over, behind what it has written, and with what it had not yet."""
         folder = self.checkpoint.folder
-        if taken is not None:
-            self._first_part = taken.first
+        if takeover is not None:
+            self._first_part = takeover.first
             if self.checkpoint.after() is not None and (
-                taken.waiting or taken.new_sinks
+                takeover.waiting or takeover.new_sinks
             ):  # which begin behind that part
                 self._sinks = Sinks(
-                    self.flow, folder, taken.after, taken.new_sinks
+                    self.flow, folder, takeover.after, takeover.new_sinks
                 )  # closed by whoever closes all, should this break
-                waiting = waiting_in(self.checkpoint.seeds, taken)
-                self._sinks.prepare(taken.first - 1, _as_envelopes(waiting), self.tally)
+                waiting = waiting_in(self.checkpoint.seeds, takeover)
+                self._sinks.prepare(takeover.first - 1, _as_envelopes(waiting), self.tally)
                 self.checkpoint.settle()  # from here on that part counts
                 self._restored = {sink: sum(each.length for each in batches) for sink, batches in waiting.items()}
                 self._sinks.close()
                 self._sinks = None
-        new = () if taken is None else taken.new_sinks
+        new = () if takeover is None else takeover.new_sinks
         return Sinks(
-            self.flow, folder, self.checkpoint.after(), new, lambda name, part: self._hearing(name, part, taken)
+            self.flow, folder, self.checkpoint.after(), new, lambda name, part: self._hearing(name, part, takeover)
         )
 
-    def _hearing(self, sink: str, part: int, taken: TakenOver | None) -> SinkWatermarks:
+    def _hearing(self, sink: str, part: int, takeover: TakenOver | None) -> SinkWatermarks:
         """Return what a sink is told of event time, behind the last part that it has."""
-        begin = None if taken is None else (taken.first - 1, taken.heard(sink))
+        begin = None if takeover is None else (takeover.first - 1, takeover.watermarks_of(sink))
         notes = notes_of(self.checkpoint.folder, sink) / "times"
         return SinkWatermarks(notes, self.layout.senders_to(sink), part, begin)
 
@@ -282,25 +282,25 @@ class SparkRun:
         """Say in our words what broke the run; mostly it has said so itself."""
         if isinstance(error, RunError):
             return error
-        gone = self._java_gone(error)
+        why_gone = self._java_gone(error)
         if isinstance(error, HeadwaterError):
-            told = RunError(str(error), step="")
-        elif gone:
-            told = stopped(gone, error)
+            failure = RunError(str(error), step="")
+        elif why_gone:
+            failure = stopped(why_gone, error)
         else:
             log.debug("the run on Spark broke", exc_info=error)
-            told = RunError(f"the run on Spark broke: {cause_in(f'{type(error).__name__}: {error}')}", step="")
-        told.__cause__ = error
-        return told
+            failure = RunError(f"the run on Spark broke: {cause_in(f'{type(error).__name__}: {error}')}", step="")
+        failure.__cause__ = error
+        return failure
 
     def _why_not_started(self, error: BaseException) -> str:
         """Say in one line what Java or the disk has against starting; nothing of errors that speak for themselves."""
         from py4j.protocol import Py4JError
         from pyspark.errors import PySparkException
 
-        gone = self._java_gone(error)
-        if gone or not isinstance(error, Py4JError | PySparkException | OSError):
-            return gone
+        why_gone = self._java_gone(error)
+        if why_gone or not isinstance(error, Py4JError | PySparkException | OSError):
+            return why_gone
         return f"Spark could not start the flow: {cause_in(f'{type(error).__name__}: {error}')}"
 
     def _java_gone(self, error: BaseException) -> str:
@@ -317,7 +317,7 @@ class SparkRun:
 
     def _watch_till_the_end(self) -> None:
         self._last_batch = max(self._last_batch, self._last_if_ended())
-        told = False
+        has_told = False
         next_sample = self.options.sample_s
         while self._is_active() and not self._aborted:
             time.sleep(_WATCH_S)
@@ -330,8 +330,8 @@ class SparkRun:
                 source.follow(self._query)
             if self._is_time_up():
                 self.stopping.set()
-            if self.stopping.is_set() and not told:
-                told = True
+            if self.stopping.is_set() and not has_told:
+                has_told = True
                 if self.options.checkpoint:
                     self._pause()
                     return
@@ -353,8 +353,8 @@ class SparkRun:
     def _is_active(self) -> bool:
         """Say whether the query goes on, as far as Java has told lately."""
         now = time.perf_counter()
-        if now - self._asked >= _ASK_S:
-            self._asked = now
+        if now - self._asked_s >= _ASK_S:
+            self._asked_s = now
             return bool(self._query.isActive)
         return True
 
@@ -363,10 +363,10 @@ class SparkRun:
         if self.options.seconds is None:
             return False
         if self._until_ns is None:
-            begun = [source.begun_ns() for source in self._sources.values()]
-            if None in begun:
+            begins_ns = [source.begun_ns() for source in self._sources.values()]
+            if None in begins_ns:
                 return False
-            self._until_ns = max(at for at in begun if at is not None) + round(self.options.seconds * 1e9)
+            self._until_ns = max(at for at in begins_ns if at is not None) + round(self.options.seconds * 1e9)
         return time.time_ns() >= self._until_ns
 
     def _last_if_ended(self) -> int:
@@ -432,10 +432,10 @@ class SparkRun:
         from py4j.protocol import Py4JError
 
         try:
-            told = self._query.lastProgress
+            report = self._query.lastProgress
         except (Py4JError, OSError):  # Java is gone, which ends the run
             return None
-        return None if told is None else records_behind(told.sources)
+        return None if report is None else records_behind(report.sources)
 
     def _share(self, source: str) -> float | None:
         """Return which part of a source was read; of a checkpoint that is far away, asking would take too long."""
@@ -471,8 +471,8 @@ class SparkRun:
 
 def _free_name(spark: SparkSession, flow: str) -> str:
     """Return what Spark's UI, descriptions of jobs and metrics call a query: as its flow, unless one is called so."""
-    taken = {query.name for query in spark.streams.active}
-    number = next(number for number in count(1) if _numbered(flow, number) not in taken)
+    names = {query.name for query in spark.streams.active}
+    number = next(number for number in count(1) if _numbered(flow, number) not in names)
     return _numbered(flow, number)
 
 

@@ -52,7 +52,7 @@ class TakenOver:
         sinks = tuple(waiting)
         return cls(str(origin), offsets, part + (2 if sinks else 1), part, sinks, tuple(new_sinks), times or {})
 
-    def heard(self, sink: str) -> dict[int, int]:
+    def watermarks_of(self, sink: str) -> dict[int, int]:
         """Return how far event time had come before a sink, by stage."""
         return {int(stage): at for stage, at in self.times.get(sink, {}).items()}
 
@@ -83,9 +83,9 @@ def seed_of(folder: Path, bucket: int) -> bytes:
     return state
 
 
-def waiting_in(folder: Path, taken: TakenOver) -> dict[str, list[Batch]]:
+def waiting_in(folder: Path, takeover: TakenOver) -> dict[str, list[Batch]]:
     """Return what waits for sinks."""
-    paths: dict[str, Any] = {sink: _waiting(folder, sink) for sink in taken.waiting}
+    paths: dict[str, Any] = {sink: _waiting(folder, sink) for sink in takeover.waiting}
     return {sink: list(batches_in(path, path.stat().st_size)) for sink, path in paths.items()}
 
 

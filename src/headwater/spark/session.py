@@ -47,17 +47,17 @@ def session(master: str | None = None, settings: Mapping[str, Any] | None = None
         from pyspark.sql import SparkSession
     except ImportError as error:
         raise RunError(MISSING) from error
-    given = _as_texts(settings)
+    texts = _as_texts(settings)
     side = java_side()
     ended = "" if side is None else side.ended()
     if ended:
         raise RunError(f"Java, in which Spark runs, is gone: {ended}; start Spark anew in a new process")
     running = SparkSession.getActiveSession() or _of_another_thread()
     if running is not None:
-        return _adapted(running, master, given)
+        return _adapted(running, master, texts)
     if has_java():  # and knows the master
-        return _started(master or "", {**_streaming(), **given})
-    return _started(*_chosen(master, given))
+        return _started(master or "", {**_streaming(), **texts})
+    return _started(*_settle(master, texts))
 
 
 def prepare(master: str | None = None, settings: Mapping[str, Any] | None = None) -> None:
@@ -67,7 +67,7 @@ def prepare(master: str | None = None, settings: Mapping[str, Any] | None = None
     """
     if "pyspark" not in sys.modules and is_local(master, settings):
         with suppress(RunError):
-            start_ahead(_all(*_chosen(master, _as_texts(settings))))
+            start_ahead(_all(*_settle(master, _as_texts(settings))))
 
 
 def is_local(master: str | None = None, settings: Mapping[str, Any] | None = None) -> bool:
@@ -78,8 +78,8 @@ def is_local(master: str | None = None, settings: Mapping[str, Any] | None = Non
         running = SparkSession.getActiveSession() or _of_another_thread()
         if running is not None:
             return (running.conf.get("spark.master", "") or "").startswith("local")
-    chosen = master or _as_texts(settings).get("spark.master") or LOCAL
-    return chosen.startswith("local") and not has_java()
+    url = master or _as_texts(settings).get("spark.master") or LOCAL
+    return url.startswith("local") and not has_java()
 
 
 def cancel() -> None:
@@ -94,24 +94,24 @@ def has_java() -> bool:
     return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
-def _chosen(master: str | None, given: dict[str, str]) -> tuple[str, dict[str, str]]:
+def _settle(master: str | None, texts: dict[str, str]) -> tuple[str, dict[str, str]]:
     """Return the master, and all that is set for a session which starts Java; the environment is made ready for that."""
-    master = master or given.get("spark.master") or LOCAL
-    written = written_defaults()
-    check_answers(master, ask=not written & set(SECRETIVE) and all(given.get(name) != "true" for name in SECRETIVE))
-    found = java.find()
-    os.environ["JAVA_HOME"] = str(found.home)
+    master = master or texts.get("spark.master") or LOCAL
+    theirs = written_defaults()
+    check_answers(master, ask=not theirs & set(SECRETIVE) and all(texts.get(name) != "true" for name in SECRETIVE))
+    jvm = java.find()
+    os.environ["JAVA_HOME"] = str(jvm.home)
     if is_near(master):
         if os.environ.setdefault("PYSPARK_PYTHON", launcher()) == launcher() != sys.executable and not (
-            {*given, *written} & _PYTHONS
+            {*texts, *theirs} & _PYTHONS
         ):
             forkserver.start()
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    defaults = {**_streaming(), **_small(master, found)}
-    kept = {name: value for name, value in defaults.items() if name not in written}
-    for name in _CLASS_PATHS & kept.keys() & given.keys():  # one more place to look, not another one
-        given[name] = f"{kept[name]}{os.pathsep}{given[name]}"
-    return master, {**kept, **given}
+    defaults = {**_streaming(), **_small(master, jvm)}
+    own = {name: value for name, value in defaults.items() if name not in theirs}
+    for name in _CLASS_PATHS & own.keys() & texts.keys():  # one more place to look, not another one
+        texts[name] = f"{own[name]}{os.pathsep}{texts[name]}"
+    return master, {**own, **texts}
 
 
 def _of_another_thread() -> SparkSession | None:
@@ -119,9 +119,9 @@ def _of_another_thread() -> SparkSession | None:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
-    found: SparkSession | None = getattr(SparkSession, "_instantiatedSession", None)
+    instance: SparkSession | None = getattr(SparkSession, "_instantiatedSession", None)
     active = SparkContext._active_spark_context
-    return found if found is not None and active is not None and found.sparkContext is active else None
+    return instance if instance is not None and active is not None and instance.sparkContext is active else None
 
 
 def cores_of(master: str) -> int:
@@ -132,8 +132,8 @@ def cores_of(master: str) -> int:
     """
     if master == "local":
         return 1
-    said = re.fullmatch(r"local\[(\d+)(?:,\s*\d+)?\]", master)
-    return int(said[1]) if said else whole_cores()
+    match = re.fullmatch(r"local\[(\d+)(?:,\s*\d+)?\]", master)
+    return int(match[1]) if match else whole_cores()
 
 
 def _streaming() -> dict[str, str]:
@@ -156,10 +156,10 @@ def _streaming() -> dict[str, str]:
     }
 
 
-def _small(master: str, found: java.Java) -> dict[str, str]:
+def _small(master: str, jvm: java.Java) -> dict[str, str]:
     """Return what suits a small machine: little memory, no web server, nothing on the network."""
     quiet = f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties').as_uri()}"
-    chosen = {
+    settings = {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.memory": "2g",
@@ -169,15 +169,15 @@ def _small(master: str, found: java.Java) -> dict[str, str]:
         "spark.sql.streaming.checkpointFileManagerClass": _FILES,
     }
     if is_near(master):
-        chosen |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+        settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
     if master.startswith("local"):
-        chosen["spark.sql.shuffle.partitions"] = str(cores_of(master))
-        jar = niofs.jar(found, spark_home(), spark_version())
-        chosen |= _fast_files(jar) | _from_archive(_archive(found, jar))
+        settings["spark.sql.shuffle.partitions"] = str(cores_of(master))
+        jar = niofs.jar(jvm, spark_home(), spark_version())
+        settings |= _fast_files(jar) | _from_archive(_archive(jvm, jar))
     else:
-        chosen["spark.sql.shuffle.partitions"] = "8"  # Spark's own 200 are for tables, not for micro-batches
-        del chosen["spark.sql.streaming.checkpointFileManagerClass"]  # it is for files of this machine alone
-    return chosen
+        settings["spark.sql.shuffle.partitions"] = "8"  # Spark's own 200 are for tables, not for micro-batches
+        del settings["spark.sql.streaming.checkpointFileManagerClass"]  # it is for files of this machine alone
+    return settings
 
 
 def _fast_files(jar: Path | None) -> dict[str, str]:
@@ -199,12 +199,12 @@ def _from_archive(archive: Archive) -> dict[str, str]:
 
 def own_archive() -> Archive:
     """Return the archive of classes for a session of this machine."""
-    found = java.find()
-    return _archive(found, niofs.jar(found, spark_home(), spark_version()))
+    jvm = java.find()
+    return _archive(jvm, niofs.jar(jvm, spark_home(), spark_version()))
 
 
-def _archive(found: java.Java, jar: Path | None) -> Archive:
-    return archive_of(found, spark_home(), [] if jar is None else [jar])
+def _archive(jvm: java.Java, jar: Path | None) -> Archive:
+    return archive_of(jvm, spark_home(), [] if jar is None else [jar])
 
 
 def _all(master: str, settings: Mapping[str, str]) -> dict[str, str]:
@@ -238,7 +238,7 @@ _TOLD_TWICE = ("exception while executing the Python Proxy", "Exception while se
 def _is_news(record: logging.LogRecord) -> bool:
     """Leave out what a run tells that it breaks."""
     message = record.getMessage()
-    return not any(told in message for told in _TOLD_TWICE)
+    return not any(part in message for part in _TOLD_TWICE)
 
 
 def _quieten(context: SparkContext, side: JavaSide) -> None:
@@ -255,29 +255,29 @@ def _quieten(context: SparkContext, side: JavaSide) -> None:
     server.handle_error = handle_error
 
 
-def _explained(master: str, settings: Mapping[str, str], said: str) -> str:
-    if "BindException" in said or "Address already in use" in said:
+def _explained(master: str, settings: Mapping[str, str], text: str) -> str:
+    if "BindException" in text or "Address already in use" in text:
         names = [name for name in settings if name.endswith("port")]
         ports = ", ".join(f"{name}={settings[name]}" for name in names) or "the one it was given"
         return (
             f"Spark cannot start: a port is taken by another program ({ports}). "
             "Choose another, or leave the setting out: Spark then takes a free one"
         )
-    if "All masters are unresponsive" in said:
+    if "All masters are unresponsive" in text:
         return (
             f"Spark cannot start: no master at {master} has taken it on; is it one, and of the same version of Spark?"
         )
-    first = next((line for line in said.splitlines() if "Exception" in line), said.strip().splitlines()[0])
+    first = next((line for line in text.splitlines() if "Exception" in line), text.strip().splitlines()[0])
     return f"Spark cannot start on {master or 'the master of spark-submit'}: {first.strip()[:300]}"
 
 
-def _adapted(running: SparkSession, master: str | None, given: Mapping[str, str]) -> SparkSession:
+def _adapted(running: SparkSession, master: str | None, texts: Mapping[str, str]) -> SparkSession:
     """Use a session that is there: what may still be set is set."""
     has = running.sparkContext.master if hasattr(running, "sparkContext") else None
     if master is not None and has is not None and has != master:
         raise RunError(f"a Spark session on {has!r} is running in this process, not on {master!r}; stop it first")
     check_workers(running)
-    for name, value in {**_streaming(), **given}.items():
+    for name, value in {**_streaming(), **texts}.items():
         if running.conf.isModifiable(name):
             running.conf.set(name, value)
     return running

@@ -91,8 +91,8 @@ class Layout:
         if self.mark:
             return self.mark
         steps = self.flow.to_json()["steps"]
-        told = [(step["name"], step["kind"], step["inputs"], step["outputs"]) for step in steps]
-        return pack("<II", self.buckets, crc32(json.dumps(told).encode(), _FORM))
+        facts = [(step["name"], step["kind"], step["inputs"], step["outputs"]) for step in steps]
+        return pack("<II", self.buckets, crc32(json.dumps(facts).encode(), _FORM))
 
     def buckets_of(self, level: int) -> list[int]:
         """Return what the buckets of one level are called in rows."""
@@ -131,9 +131,9 @@ class _Cutter:
         self.stages: list[Stage] = []
         self.entries: list[StageEntry] = []
         self.partitionings = {name: spark_partitioning(step) for name, step in flow.steps.items()}
-        self._made: dict[OutputName, list[Stage]] = {}  #: the stages in which a stream is made
+        self._stages_of: dict[OutputName, list[Stage]] = {}  #: the stages in which a stream is made
         #: what the columns of a stage's key are called in a stream that it makes; absent when they are lost
-        self._held: dict[tuple[int, OutputName], tuple[str, ...]] = {}
+        self._spread: dict[tuple[int, OutputName], tuple[str, ...]] = {}
         self._shared: dict[tuple[object, ...], Stage] = {}
 
     def layout(self) -> Layout:
@@ -166,11 +166,11 @@ class _Cutter:
             self._place_stateful(step, partitioning)
 
     def _copied_for_free(self, step: Step, partitioning: Partitioning) -> bool:
-        return partitioning.role == "copied" and not any(given.grouping == "all" for given in step.inputs)
+        return partitioning.role == "copied" and not any(edge.grouping == "all" for edge in step.inputs)
 
     def _makers(self, inputs: tuple[Input, ...]) -> list[Stage]:
         """Return the stages in which any of these streams is made, in order."""
-        numbers = {stage.number for given in inputs for stage in self._made[given.step, given.port]}
+        numbers = {stage.number for edge in inputs for stage in self._stages_of[edge.step, edge.port]}
         return [stage for stage in self.stages if stage.number in numbers]
 
     def _place_stateful(self, step: Step, partitioning: Partitioning) -> None:
@@ -179,13 +179,13 @@ class _Cutter:
         if len(makers) == 1 and here.level and self._fits(step, partitioning, here):
             if here.kind == "key":
                 here.places[step.name] = self._places(step, here)[0]
-            held = f"by {', '.join(here.keys)}" if here.keys else "in one place"
-            self._put(step, here, f"its records are {held} already")
+            where = f"by {', '.join(here.keys)}" if here.keys else "in one place"
+            self._put(step, here, f"its records are {where} already")
             return
         level = 1 + max(stage.level for stage in makers)
-        streams = tuple((given.step, given.port) for given in step.inputs)
+        streams = tuple((edge.step, edge.port) for edge in step.inputs)
         if partitioning.role == "keyed":
-            keys = next(given.keys for given in step.inputs if given.keys)
+            keys = next(edge.keys for edge in step.inputs if edge.keys)
             stage = self._shared_stage((level, "key", keys), "key", level, keys)
             why = f"keeps state by {', '.join(keys)}"
             stage.places[step.name] = tuple(range(len(keys)))
@@ -199,8 +199,8 @@ class _Cutter:
                 if partitioning.role == "time"
                 else "keeps state without a key"
             )
-        for port, given in enumerate(step.inputs):
-            self._enter(stage, step, port, given)
+        for port, edge in enumerate(step.inputs):
+            self._enter(stage, step, port, edge)
         self._put(step, stage, why, step.inputs[0].keys if stage.kind == "key" else None)
 
     def _fits(self, step: Step, partitioning: Partitioning, stage: Stage) -> bool:
@@ -214,11 +214,11 @@ class _Cutter:
     def _places(self, step: Step, stage: Stage) -> list[tuple[int, ...]]:
         """Return by which columns of their keys a step's inputs are spread in a stage, each way once; none if one is not."""
         places = set()
-        for given in step.inputs:
-            held = self._held.get((stage.number, (given.step, given.port)))
-            if held is None or not given.keys or not set(held) <= set(given.keys):
+        for edge in step.inputs:
+            names = self._spread.get((stage.number, (edge.step, edge.port)))
+            if names is None or not edge.keys or not set(names) <= set(edge.keys):
                 return []
-            places.add(tuple(given.keys.index(name) for name in held))
+            places.add(tuple(edge.keys.index(name) for name in names))
         return list(places)
 
     def _shared_stage(self, key: tuple[object, ...], kind: StageKind, level: int, keys: tuple[str, ...] = ()) -> Stage:
@@ -231,42 +231,42 @@ class _Cutter:
         self.stages.append(stage)
         return stage
 
-    def _enter(self, stage: Stage, step: Step, port: int, given: Input) -> None:
+    def _enter(self, stage: Stage, step: Step, port: int, edge: Input) -> None:
         """Let a stream into a stage, once for all steps that read it there in the same way."""
         spread: Spread
         if stage.kind == "one":
             spread = "one"
-        elif given.grouping == "all":
+        elif edge.grouping == "all":
             spread = "all"
         else:
             spread = "key" if stage.kind == "key" else "even"
-        keys = given.keys if spread == "key" else ()
-        stream = given.step, given.port
+        keys = edge.keys if spread == "key" else ()
+        stream = edge.step, edge.port
         for entry in self.entries:
             if (entry.stage, entry.stream, entry.spread, entry.keys) == (stage.number, stream, spread, keys):
                 entry.readers.append((step.name, port))
                 return
         entry = StageEntry(len(self.entries), stage.number, stream, spread, keys, [(step.name, port)])
-        entry.senders = tuple(sender.number for sender in self._made[stream])
+        entry.senders = tuple(sender.number for sender in self._stages_of[stream])
         self.entries.append(entry)
 
     def _put(self, step: Step, stage: Stage, why: str, entered_by: tuple[str, ...] | None = None) -> None:
         stage.steps.append(step.name)
         stage.why[step.name] = why
-        held = entered_by or self._held_by_inputs(step, stage)
+        spread_by = entered_by or self._held_by_inputs(step, stage)
         for port in step.outputs:
-            self._made.setdefault((step.name, port), []).append(stage)
-            names = None if held is None else names_in_output(step, port, held)
+            self._stages_of.setdefault((step.name, port), []).append(stage)
+            names = None if spread_by is None else names_in_output(step, port, spread_by)
             if names is not None:
-                self._held[stage.number, (step.name, port)] = names
+                self._spread[stage.number, (step.name, port)] = names
 
     def _held_by_inputs(self, step: Step, stage: Stage) -> tuple[str, ...] | None:
         """Return the key columns in the step's inputs, when those that it has here agree on them."""
-        streams = [(given.step, given.port) for given in step.inputs]
+        streams = [(edge.step, edge.port) for edge in step.inputs]
         if self.partitionings[step.name].role == "keyed":
             streams = streams[:1]
-        found = {self._held.get((stage.number, s)) for s in streams if stage in self._made[s]}
-        return found.pop() if len(found) == 1 else None
+        spreads = {self._spread.get((stage.number, s)) for s in streams if stage in self._stages_of[s]}
+        return spreads.pop() if len(spreads) == 1 else None
 
     def _mark_timed(self) -> None:
         """Find out which entries lead to a step for which event time matters, the last levels first.
@@ -274,9 +274,9 @@ class _Cutter:
         Who sends dead letters on has to know of the end of every step.
         """
         letters = self.flow.reached_from(DEAD_LETTERS) if DEAD_LETTERS in self.flow.steps else ()
-        told = any(self.partitionings[name].timed for name in letters)
+        matters = any(self.partitionings[name].timed for name in letters)
         for entry in sorted(self.entries, key=lambda entry: -self.stages[entry.stage].level):
-            entry.timed = told or any(self._leads_to_timed(reader, entry.stage) for reader, _ in entry.readers)
+            entry.timed = matters or any(self._leads_to_timed(reader, entry.stage) for reader, _ in entry.readers)
 
     def _leads_to_timed(self, name: str, stage: int) -> bool:
         if self.partitionings[name].timed:
@@ -295,6 +295,6 @@ def _dead_letters_last(flow: Flow) -> list[Step]:
     order = flow.in_order()
     after = {DEAD_LETTERS}
     for step in order:
-        if any(given.step in after for given in step.inputs):
+        if any(edge.step in after for edge in step.inputs):
             after.add(step.name)
     return [s for s in order if s.name not in after] + [s for s in order if s.name in after]

@@ -15,17 +15,17 @@ if TYPE_CHECKING:
 
 def states_of(checkpoint: Checkpoint, layout: Layout, batch: int) -> dict[int, bytes]:
     """Return the state of each bucket behind a micro-batch, as its executor saved it; those without any are left out."""
-    found: dict[int, bytes] = {}
-    if checkpoint.taken() is not None:
-        found = {bucket: seed_of(checkpoint.seeds, bucket) for bucket in _buckets(layout)}
+    states: dict[int, bytes] = {}
+    if checkpoint.takeover() is not None:
+        states = {bucket: seed_of(checkpoint.seeds, bucket) for bucket in _buckets(layout)}
     if batch >= 0 and layout.levels:
         spark = session()
         for operator in checkpoint.operators():
-            found |= _kept(spark, checkpoint, operator, batch)
-    return found
+            states |= _states(spark, checkpoint, operator, batch)
+    return states
 
 
-def _kept(spark: SparkSession, checkpoint: Checkpoint, operator: int, batch: int) -> dict[int, bytes]:
+def _states(spark: SparkSession, checkpoint: Checkpoint, operator: int, batch: int) -> dict[int, bytes]:
     options = {"operatorId": operator, "batchId": batch}
     rows = spark.read.format("statestore").options(**options).load(checkpoint.query)
     states = rows.selectExpr("key.bucket AS bucket", "value.groupState.state AS state").toArrow()

@@ -53,33 +53,33 @@ class StatusLine:
 
     def _to_go(self, at_s: float) -> str:
         shares = [share() for share in self._shares.values()]
-        known = [share for share in shares if share is not None]
-        if not known or len(known) < len(shares):
+        shares_known = [share for share in shares if share is not None]
+        if not shares_known or len(shares_known) < len(shares):
             return ""
-        share = min(known)
+        share = min(shares_known)
         if self._first is None:
             self._first = at_s, share
         began_s, began = self._first
-        told = f", {share:.0%}"
+        text = f", {share:.0%}"
         if share > began and at_s > began_s:
-            told += f", {(1 - share) * (at_s - began_s) / (share - began):,.0f} s to go"
-        return told
+            text += f", {(1 - share) * (at_s - began_s) / (share - began):,.0f} s to go"
+        return text
 
 
 def records_behind(sources: list[Any]) -> int | None:
     """Return how many records wait in topics, by what Spark tells of a query's sources; None if it reads none."""
     waits = [_behind(source.latestOffset, source.endOffset) for source in sources]
-    known = [count for count in waits if count is not None]
-    return sum(known) if known else None
+    counts = [count for count in waits if count is not None]
+    return sum(counts) if counts else None
 
 
 def _behind(latest: str | None, end: str | None) -> int | None:
     try:
-        there, read = json.loads(latest or ""), json.loads(end or "")
+        there, ends = json.loads(latest or ""), json.loads(end or "")
         waits = [
-            int(at) - int(read.get(topic, {}).get(partition, 0))
-            for topic, found in there.items()
-            for partition, at in found.items()
+            int(at) - int(ends.get(topic, {}).get(partition, 0))
+            for topic, partitions in there.items()
+            for partition, at in partitions.items()
         ]
     except (ValueError, TypeError, AttributeError):  # no offsets of Kafka's
         return None

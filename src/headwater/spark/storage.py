@@ -30,34 +30,34 @@ class Storage:
     def names(self, folder: str = "") -> list[str]:
         """Return what a folder of it holds; nothing where there is none."""
 
-        def found() -> list[str]:
+        def names_there() -> list[str]:
             files, path = self._files(folder)
             return [each.getPath().getName() for each in files.listStatus(path)] if files.exists(path) else []
 
-        return self._attempt("read", found)
+        return self._attempt("read", names_there)
 
     def is_file(self) -> bool:
         """Say whether the URL names a file, rather than a folder or nothing."""
 
-        def asked() -> bool:
+        def is_there() -> bool:
             files, path = self._files("")
             return bool(files.exists(path) and files.getFileStatus(path).isFile())
 
-        return self._attempt("read", asked)
+        return self._attempt("read", is_there)
 
     def exists(self, name: str) -> bool:
         """Say whether there is a file or folder of exactly this name."""
 
-        def asked() -> bool:
+        def is_there() -> bool:
             files, path = self._files(name)
             return bool(files.exists(path))
 
-        return self._attempt("read", asked)
+        return self._attempt("read", is_there)
 
     def raw(self, name: str) -> bytes:
         """Return the bytes of a file that others have written, under exactly this name."""
 
-        def found() -> bytes:
+        def content() -> bytes:
             files, path = self._files(name)
             stream = files.open(path)
             try:
@@ -65,7 +65,7 @@ class Storage:
             finally:
                 stream.close()
 
-        return self._attempt("read", found)
+        return self._attempt("read", content)
 
     def read(self, name: str) -> bytes | None:
         """Return what a file of ours held when it was last written; None if it never was."""
@@ -76,7 +76,7 @@ class Storage:
         """Write a file of ours."""
         last = self._last(name)
 
-        def written() -> None:
+        def write_version() -> None:
             files, fresh = self._files(f"{name}.new")
             _, path = self._files(f"{name}.{last + 1}")
             _create(files, fresh, data)
@@ -85,7 +85,7 @@ class Storage:
             if last:
                 files.delete(self._files(f"{name}.{last}")[1], False)
 
-        self._attempt("write", written)
+        self._attempt("write", write_version)
         self._versions[name] = last + 1
 
     def remove(self, name: str) -> None:
@@ -102,7 +102,7 @@ class Storage:
     def put(self, name: str, data: bytes) -> bool:
         """Write a file under exactly this name, whole or not at all, unless there is one; return whether it was written."""
 
-        def written() -> bool:
+        def write_new() -> bool:
             files, path = self._files(name)
             fresh = self._fresh(name, data)
             if not files.exists(path) and files.rename(fresh, path):
@@ -110,18 +110,18 @@ class Storage:
             files.delete(fresh, False)
             return False
 
-        return self._attempt("write", written)
+        return self._attempt("write", write_new)
 
     def replace(self, name: str, data: bytes) -> None:
         """Write a file under exactly this name, in place of the one that is there; for a moment there may be none."""
 
-        def written() -> None:
+        def write_over() -> None:
             files, path = self._files(name)
             fresh = self._fresh(name, data)
             files.delete(path, False)
             files.rename(fresh, path)
 
-        self._attempt("write", written)
+        self._attempt("write", write_over)
 
     def _fresh(self, name: str, data: bytes) -> Any:
         """Write data under a name that nobody looks for, beside the one that it is for."""
@@ -133,11 +133,11 @@ class Storage:
     def size(self, name: str) -> int:
         """Return how many bytes a file has."""
 
-        def asked() -> int:
+        def length() -> int:
             files, path = self._files(name)
             return int(files.getFileStatus(path).getLen())
 
-        return self._attempt("read", asked)
+        return self._attempt("read", length)
 
     def move(self, name: str, to: str) -> None:
         """Give a file another name, under which there is none yet."""

@@ -71,10 +71,10 @@ def packed(
     if modules is not None:
         command += ["--py-files", str(modules)]
     here = _of_driver_here(master) if deploy_mode == "client" else {}
-    chosen = {**here, **_of_environment(environment, master, deploy_mode), **(settings or {})}
+    options = {**here, **_of_environment(environment, master, deploy_mode), **(settings or {})}
     if environment is not None:
         command += ["--archives", f"{environment}#{_ENVIRONMENT}"]
-    for key, value in chosen.items():
+    for key, value in options.items():
         command += ["--conf", f"{key}={value}"]
     return Submission([*command, str(main)], main, modules)
 
@@ -120,11 +120,11 @@ def _zipped(files: Mapping[str, bytes], folder: Path) -> Path | None:
 def _of_driver_here(master: str) -> dict[str, str]:
     """Return the settings of a driver that runs here: this Python, whatever a shell finds, and Spark's errors alone."""
     words = Path(__file__).with_name("log4j2.properties").as_uri()
-    found = {
+    own = {
         "spark.pyspark.driver.python": sys.executable,
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={words}",
     }
-    return found | ({"spark.pyspark.python": sys.executable} if master.startswith("local") else {})
+    return own | ({"spark.pyspark.python": sys.executable} if master.startswith("local") else {})
 
 
 def _of_environment(environment: Path | None, master: str, deploy_mode: str) -> dict[str, str]:
@@ -132,10 +132,10 @@ def _of_environment(environment: Path | None, master: str, deploy_mode: str) -> 
     if environment is None:
         return {}
     python = f"./{_ENVIRONMENT}/bin/python"
-    found = {"spark.pyspark.python": python}
+    own = {"spark.pyspark.python": python}
     if deploy_mode == "cluster" and master.startswith("yarn"):
-        found["spark.yarn.appMasterEnv.PYSPARK_PYTHON"] = python
-    return found
+        own["spark.yarn.appMasterEnv.PYSPARK_PYTHON"] = python
+    return own
 
 
 def _spark_submit() -> str:

@@ -34,7 +34,7 @@ class Tally:
     ) -> None:
         """Begin; the steps of `heads` run in Spark, and are told apart only by what goes in and comes out of all of them."""
         self._heads = heads or {}
-        self._read: dict[str, int] = {}  #: rows that Spark has read of a source
+        self._rows_read: dict[str, int] = {}  #: rows that Spark has read of a source
         self._lock, self._on_written = Lock(), on_written
         self._began_ns = time.perf_counter_ns()
         self._flow = flow
@@ -45,9 +45,9 @@ class Tally:
         self._watermarks: dict[str, int] = {}
         self._state: dict[int, dict[str, int]] = {}  #: bytes that steps keep, by bucket
 
-    def add(self, told: bytes) -> None:
+    def add(self, data: bytes) -> None:
         """Add what one task counted."""
-        counted = msgspec.msgpack.decode(told)
+        counted = msgspec.msgpack.decode(data)
         with self._lock:
             for name, did in counted["steps"].items():
                 self._steps[name] = self._steps[name].plus(StepMetrics(name, instances=0, **did))
@@ -56,9 +56,9 @@ class Tally:
                 self.ended.add(counted["ended"])
             for name, watermark in counted["watermarks"].items():
                 self._watermarks[name] = max(watermark, self._watermarks.get(name, watermark))
-            bucket, kept = counted["state"]
+            bucket, sizes = counted["state"]
             if bucket is not None:
-                self._state[bucket] = kept
+                self._state[bucket] = sizes
 
     def wrote(self, sink: str, envelope: Envelope, busy_ns: int) -> None:
         """Count records that a sink has taken."""
@@ -104,7 +104,7 @@ class Tally:
     def read(self, rows: Mapping[str, int]) -> None:
         """Take note of how many rows Spark's own operators have been given of each source in all."""
         with self._lock:
-            self._read |= rows
+            self._rows_read |= rows
 
     def _in_heads(self, steps: dict[str, StepMetrics]) -> None:
         """Say what is known of steps that Spark runs: what it read went as far as to the last that leaves some out."""
@@ -116,9 +116,9 @@ class Tally:
             if (
                 head.narrows != head.source
             ):  # a filter gives no more than was read, even where that is told a little later
-                now = max(self._read.get(head.source, 0), 0 if head.waits else out)
+                now = max(self._rows_read.get(head.source, 0), 0 if head.waits else out)
             if head.other is not None:
-                beside = self._read.get(head.other.source, 0)
+                beside = self._rows_read.get(head.other.source, 0)
                 for name in (head.other.source, *(step.name for step in head.other.steps)):
                     steps[name] = _passed(steps[name], beside, beside)
             for name in (head.source, *(step.name for step in head.steps)):
@@ -133,8 +133,8 @@ class Tally:
             span_ns = time.perf_counter_ns() - self._began_ns
             steps = {name: _at(step, span_ns) for name, step in self._steps.items()}
             self._in_heads(steps)
-            for kept in self._state.values():
-                for name, size in kept.items():
+            for sizes in self._state.values():
+                for name, size in sizes.items():
                     steps[name].state_bytes += size
             sources = [name for name, step in self._flow.steps.items() if step.is_source]
             sinks = [name for name, step in self._flow.steps.items() if step.is_sink]

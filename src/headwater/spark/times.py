@@ -20,51 +20,51 @@ class Times:
     """The times of a layout's steps, given that of each step of its flow."""
 
     def __init__(self, layout: Layout, watermarks: Mapping[str, int]) -> None:
-        self._layout, self._known = layout, watermarks
+        self._layout, self._watermarks = layout, watermarks
 
     def behind(self, stage: Stage, step: str) -> int:
         """Return how far time has come behind a step, or behind its copy in a stage."""
-        if step not in self._known:  # a source that tells none
+        if step not in self._watermarks:  # a source that tells none
             return NO_WATERMARK
         described = self._layout.flow.steps[step]
         if described.is_source or not _is_copy(self._layout, stage, step):
-            return described.time_behind(self._known[step])
-        inputs = (given.step for given in described.inputs if given.step in stage.steps)
+            return described.time_behind(self._watermarks[step])
+        inputs = (edge.step for edge in described.inputs if edge.step in stage.steps)
         return min((self.behind(stage, name) for name in inputs), default=NO_WATERMARK)
 
     def by_channel(self, executor: Executor) -> dict[str, list[int]]:
         """Return how far time has come by each channel of each task of a stage."""
         names, tasks = list(executor.tasks), list(executor.tasks.values())
-        found = {name: [NO_WATERMARK] * len(task.instance.channel_ports) for name, task in executor.tasks.items()}
+        times = {name: [NO_WATERMARK] * len(task.instance.channel_ports) for name, task in executor.tasks.items()}
         for (entry, sender), targets in executor.channels.items():
-            made = self._layout.entries[entry].stream[0]
+            stream = self._layout.entries[entry].stream[0]
             for to, channel in targets:
-                found[names[to]][channel] = self.behind(self._layout.stages[sender], made)
+                times[names[to]][channel] = self.behind(self._layout.stages[sender], stream)
         for name, task in executor.tasks.items():
             for number in range(len(task.instance.step.outputs)):
                 for to, channel in (
                     target for route in task.instance.routes.get(number, ()) for target in route.targets
                 ):
                     if to < len(tasks):  # else it leaves the stage
-                        found[names[to]][channel] = self.behind(executor.stage, name)
-        return found
+                        times[names[to]][channel] = self.behind(executor.stage, name)
+        return times
 
 
 def known_times(layout: Layout, buckets: Mapping[int, Mapping[str, Any]]) -> dict[str, int]:
     """Return how far time has come behind each step, given what the tasks of each bucket have saved."""
-    found: dict[str, int] = {}
+    times: dict[str, int] = {}
     for stage in layout.stages:
-        for saved in _saved_in(stage, buckets):
+        for states in _saved_in(stage, buckets):
             for name in stage.steps:
-                if name in saved and not _is_copy(layout, stage, name):
-                    found[name] = min(saved[name]["watermark"], found.get(name, saved[name]["watermark"]))
+                if name in states and not _is_copy(layout, stage, name):
+                    times[name] = min(states[name]["watermark"], times.get(name, states[name]["watermark"]))
     for name, watermark in _told_by_sources(layout, buckets).items():
-        found.setdefault(name, watermark)
+        times.setdefault(name, watermark)
     for step in layout.flow.in_order():
-        if not (step.name in found or step.is_source or step.is_sink):
-            before = ((layout.flow.steps[given.step], found.get(given.step, NO_WATERMARK)) for given in step.inputs)
-            found[step.name] = min((other.time_behind(at) for other, at in before), default=NO_WATERMARK)
-    return found
+        if not (step.name in times or step.is_source or step.is_sink):
+            before = ((layout.flow.steps[edge.step], times.get(edge.step, NO_WATERMARK)) for edge in step.inputs)
+            times[step.name] = min((other.time_behind(at) for other, at in before), default=NO_WATERMARK)
+    return times
 
 
 def _told_by_sources(layout: Layout, buckets: Mapping[int, Mapping[str, Any]]) -> dict[str, int]:
@@ -72,17 +72,17 @@ def _told_by_sources(layout: Layout, buckets: Mapping[int, Mapping[str, Any]]) -
 
     What they told is known where it came to, and the earliest of it holds for the step.
     """
-    told: dict[str, list[int]] = {}
+    times: dict[str, list[int]] = {}
     for stage in layout.stages:
-        bucket = next((saved for saved in _saved_in(stage, buckets)), None)
+        bucket = next((states for states in _saved_in(stage, buckets)), None)
         if bucket is None:
             continue
         executor = Executor(layout, stage, stage.numbers[0])
         names = list(executor.tasks)
         for (entry, sender), targets in executor.channels.items():
             for name in _time_steps(layout, layout.stages[sender], layout.entries[entry].stream[0]):
-                told.setdefault(name, []).extend(bucket[names[to]]["watermarks"][channel] for to, channel in targets)
-    return {name: min(watermarks) for name, watermarks in told.items()}
+                times.setdefault(name, []).extend(bucket[names[to]]["watermarks"][channel] for to, channel in targets)
+    return {name: min(watermarks) for name, watermarks in times.items()}
 
 
 def _time_steps(layout: Layout, stage: Stage, step: str) -> set[str]:
@@ -94,7 +94,7 @@ def _time_steps(layout: Layout, stage: Stage, step: str) -> set[str]:
         return {step}
     if isinstance(described.kind, Read):
         return {step} if tells_time(described.kind.source) else set()
-    return {name for given in described.inputs for name in _time_steps(layout, stage, given.step)}
+    return {name for edge in described.inputs for name in _time_steps(layout, stage, edge.step)}
 
 
 def _saved_in(stage: Stage, buckets: Mapping[int, Mapping[str, Any]]) -> list[Mapping[str, Any]]:

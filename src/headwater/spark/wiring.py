@@ -38,15 +38,15 @@ def wired(
     """Join the steps of a stage; `is_first` tells the first of its copies from the others."""
     names = [name for name in stage.steps if layout.partitionings[name].role != "sink"]
     instances = {name: Instance(i, layout.flow.steps[name], 0) for i, name in enumerate(names)}
-    made = Wiring()
+    wiring = Wiring()
     for entry in layout.entries:
         if entry.stage == stage.number:
             for sender in entry.senders:
                 targets = [_channel(instances[step], port) for step, port in entry.readers]
-                made.channels[entry.number, sender] = targets
+                wiring.channels[entry.number, sender] = targets
                 if entry.spread == "all" and not is_first:
-                    told = zip(entry.readers, targets, strict=True)
-                    made.learning |= {target for (step, _), target in told if operators[step].replicable}
+                    pairs = zip(entry.readers, targets, strict=True)
+                    wiring.learning |= {target for (step, _), target in pairs if operators[step].replicable}
     for name, instance in instances.items():
         for number, port in enumerate(instance.step.outputs):
             for target in _targets(layout, stage, (name, port), instances, exits):
@@ -58,9 +58,9 @@ def wired(
                 route = Route("one", (), (_channel(instances[DEAD_LETTERS], 0),))
                 instance.routes.setdefault(DEAD, []).append(route)
     for name, instance in instances.items():
-        made.tasks[name] = Task(instance, operators.get(name))
-        made.tasks[name].on_dead = on_dead
-    return made
+        wiring.tasks[name] = Task(instance, operators.get(name))
+        wiring.tasks[name].on_dead = on_dead
+    return wiring
 
 
 def _targets(
@@ -68,8 +68,8 @@ def _targets(
 ) -> Iterator[Target]:
     """Return where a stream goes: to steps of this stage, to sinks, to other stages."""
     for step in layout.flow.readers_of(*stream):
-        for number, given in enumerate(step.inputs):
-            if (given.step, given.port) != stream:
+        for number, edge in enumerate(step.inputs):
+            if (edge.step, edge.port) != stream:
                 continue
             if step.name in instances:
                 yield _channel(instances[step.name], number)

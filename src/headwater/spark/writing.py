@@ -56,11 +56,11 @@ class Sinks:
         except BaseException:
             self.close()
             raise
-        heard = [name for name, sink in self._open.items() if hearing is not None and hasattr(sink, "advance")]
-        self._hearing = {} if hearing is None else {name: hearing(name, self._open[name].committed) for name in heard}
-        self._taken = dict.fromkeys(self._hearing, 0.0)  #: how much of the room of a bridge is
+        names = [name for name, sink in self._open.items() if hearing is not None and hasattr(sink, "advance")]
+        self._hearing = {} if hearing is None else {name: hearing(name, self._open[name].committed) for name in names}
+        self._room_taken = dict.fromkeys(self._hearing, 0.0)  #: how much of the room of a bridge is
         for name in self._hearing:
-            throttle_by(self._open[name], partial(self._taken.__setitem__, name))
+            throttle_by(self._open[name], partial(self._room_taken.__setitem__, name))
         self._staged = {name: sink for name, sink in self._open.items() if isinstance(sink, StagedWriter)}
 
     def stagings(self) -> Mapping[str, Staging]:
@@ -69,7 +69,7 @@ class Sinks:
 
     def wait_for_room(self, leaving: Event) -> None:
         """Wait while a bridge keeps all that it may for a site that does not take it, unless the run is to stop."""
-        while any(share >= 1 for share in self._taken.values()) and not leaving.wait(_AGAIN_S):
+        while any(share >= 1 for share in self._room_taken.values()) and not leaving.wait(_AGAIN_S):
             pass
 
     def write(self, part: int, envelopes: dict[str, list[Envelope]], tally: Tally) -> None:
@@ -114,10 +114,10 @@ class Sinks:
     def _write(self, name: str, envelopes: list[Envelope], tally: Tally) -> list[Envelope]:
         """Write to one sink, and tell it of event time where it wants to know; return dead letters."""
         letters = []
-        given: Iterable[Envelope | int] = envelopes
+        records: Iterable[Envelope | int] = envelopes
         if name in self._hearing:
-            given = self._hearing[name].in_turn(envelopes)
-        for envelope in given:
+            records = self._hearing[name].in_turn(envelopes)
+        for envelope in records:
             if isinstance(envelope, int):
                 self._open[name].advance(envelope)  # type: ignore[attr-defined]  # who hears has one
                 continue
@@ -126,20 +126,20 @@ class Sinks:
                 continue  # a word about event time, for a sink that cannot hear it in parts
             start = time.perf_counter_ns()
             try:
-                refused: Refused = {}
-                if envelope.said:
-                    self._staged[name].stage(envelope.said)
+                refusals: Refused = {}
+                if envelope.words:
+                    self._staged[name].stage(envelope.words)
                 else:
-                    refused = self._open[name].write(batch) or {}
+                    refusals = self._open[name].write(batch) or {}
             except Exception as error:
-                refused = dict.fromkeys(range(batch.length), f"{type(error).__name__}: {error}")
-            if refused:
-                rows = np.array(sorted(refused))
-                told = dead_letters(name, [refused[row] for row in rows.tolist()], batch.take(rows))
-                letters.append(Envelope(envelope.sender, envelope.emitted_ns, told))
+                refusals = dict.fromkeys(range(batch.length), f"{type(error).__name__}: {error}")
+            if refusals:
+                rows = np.array(sorted(refusals))
+                letter = dead_letters(name, [refusals[row] for row in rows.tolist()], batch.take(rows))
+                letters.append(Envelope(envelope.sender, envelope.emitted_ns, letter))
                 handed_on = name not in self._for_letters and bool(self._for_letters)
-                tally.broke(name, told, handed_on=handed_on)
-                envelope = replace(envelope, batch=without(batch, refused))
+                tally.broke(name, letter, handed_on=handed_on)
+                envelope = replace(envelope, batch=without(batch, refusals))
             if envelope.batch:
                 tally.wrote(name, envelope, time.perf_counter_ns() - start)
         return letters

@@ -209,7 +209,7 @@ def test_two_lanes_that_wait_for_each_others_sources_are_no_deadlock():
     (ours, theirs), (theirs_told, ours_tells) = os.pipe(), os.pipe()
     child = os.fork()
     if child == 0:
-        with first.held():
+        with first.lock():
             os.write(theirs, b"1")
             waiting = threading.Thread(target=take, args=(second,))
             waiting.start()
@@ -218,7 +218,7 @@ def test_two_lanes_that_wait_for_each_others_sources_are_no_deadlock():
         os._exit(0)
     os.read(ours, 1)  # the other lane has the first
     failed: list[BaseException] = []
-    with second.held():
+    with second.lock():
         time.sleep(0.1)  # and waits for the second
         waiting = threading.Thread(target=take, args=(first, failed))
         waiting.start()
@@ -233,7 +233,7 @@ def test_two_lanes_that_wait_for_each_others_sources_are_no_deadlock():
 
 def take(position, failed=None):
     try:
-        with position.held():
+        with position.lock():
             pass
     except OSError as error:
         if failed is None:

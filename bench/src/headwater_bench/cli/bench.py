@@ -44,10 +44,10 @@ def _experiment(options: Callable[..., Options]) -> None:
     name = options.__name__.replace("_", "-")
 
     @wraps(options)
-    def command(quick: bool, output: Path | None, as_json: bool, **chosen: Any) -> None:
+    def command(quick: bool, output: Path | None, as_json: bool, **words: Any) -> None:
         check_folder("--output", output)
         module = importlib.import_module(f"headwater_bench.experiments.{options.__name__}")
-        arguments = {key: value for key, value in options(**chosen).items() if value is not None}
+        arguments = {key: value for key, value in options(**words).items() if value is not None}
         if "tell" in inspect.signature(module.run).parameters:  # one that takes minutes says how far it is
             arguments["tell"] = _teller()
         with progress(f"running experiment {name}"):

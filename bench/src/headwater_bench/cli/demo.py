@@ -198,8 +198,8 @@ def _print_loop(answer: dict[str, Any]) -> None:
         out = ", ".join(f"{sink} {count:,}" for sink, count in figures["records_out"].items())
         rate = f"{figures['records_in'] / figures['seconds']:,.0f}"
         latency = figures["latency_ms"].get("p50")
-        shown = "-" if latency is None else f"{latency:,.1f}"
-        table.add_row(name, f"{figures['records_in']:,}", rate, out, shown, str(figures["dead_letters"]))
+        text = "-" if latency is None else f"{latency:,.1f}"
+        table.add_row(name, f"{figures['records_in']:,}", rate, out, text, str(figures["dead_letters"]))
     console.print(table)
     for name, figures in answer["flows"].items():
         for reason in figures["refused"]:

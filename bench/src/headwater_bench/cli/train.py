@@ -36,8 +36,8 @@ def trained_on_spark(
         raise RunError(
             f"--{options[0]} means nothing with riot:train on Spark: it trains once, on the table that is there"
         )
-    named = os.environ.get("HEADWATER_RIOT_MODELS")
-    folder = output or (Path(named) if named else None)
+    place = os.environ.get("HEADWATER_RIOT_MODELS")
+    folder = output or (Path(place) if place else None)
     if not inputs or len(inputs) > 1 or folder is None:
         raise RunError(_EXPECTED)
     from headwater.spark.session import session

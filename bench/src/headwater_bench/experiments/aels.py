@@ -80,23 +80,23 @@ def run(
     """
     if time_s is not None and not 0 < time_s < float("inf"):
         raise RunError(f"a placement is played for more than 0 s; got {time_s}")
-    chosen: tuple[tuple[int, ...], ...] = sizes or (FEW_NETS if quick else nets.VEITH_SIZES)
+    sizes_run: tuple[tuple[int, ...], ...] = sizes or (FEW_NETS if quick else nets.VEITH_SIZES)
     settings, reading, shapes = settings or (2 if quick else veith.SETTINGS), veith.preset(preset), veith.graphs(seed)
     _warm_up(shapes, reading)
     rows: list[dict[str, Any]] = []
-    for size in chosen:
+    for size in sizes_run:
         net = nets.cloud_edge(size[0], size[1], size[2], seed=seed)
         for number, shape in enumerate(shapes):
             for k in range(settings):
                 drawn = veith.setting(shape, k, reading, seed=seed)
                 problem = veith.problem(shape, drawn, net, reading, seed=1000 * number + k)
                 rows += _case(problem, size, number, k, time_s)
-    clouds, sites, devices = max(chosen, key=lambda size: size[0] + size[1] * size[2])
+    clouds, sites, devices = max(sizes_run, key=lambda size: size[0] + size[1] * size[2])
     largest = nets.cloud_edge(clouds, sites, devices, seed=seed)
     answer: dict[str, Any] = {
         "preset": preset,
         "quick": quick,
-        "nets": len(chosen),
+        "nets": len(sizes_run),
         "settings": len(shapes) * settings,
         "runs": len(rows),
         "over_600_s": sum(row["seconds"] > LIMIT_S for row in rows),
@@ -344,8 +344,8 @@ def table(answer: dict[str, Any]) -> str:
     for rival in ("cloud_only", "tcep"):
         own = answer[f"gain_over_{rival}"]
         paper = 100 * answer[f"paper_gain_over_{rival}"]
-        shown = "no case" if own is None else f"{100 * own:.0f} %"
-        lines.append(f"aels-rp-la against {rival}: {shown} lower (paper: {paper:.0f} %)")
+        share = "no case" if own is None else f"{100 * own:.0f} %"
+        lines.append(f"aels-rp-la against {rival}: {share} lower (paper: {paper:.0f} %)")
     lines.append(
         f"best at least as good as every strategy in {100 * answer['best_at_least_as_good']:.1f} % of cases, "
         f"better in {100 * answer['best_better']:.1f} %"

@@ -275,11 +275,11 @@ def _mb(pid: int) -> float:
 def table(answer: dict[str, Any]) -> str:
     """Show the answer."""
     rates = answer["rates"]
-    handed = ", ".join(f"{name} {'equal' if equal else 'NOT EQUAL'}" for name, equal in answer["handed_on"].items())
+    verdicts = ", ".join(f"{name} {'equal' if equal else 'NOT EQUAL'}" for name, equal in answer["handed_on"].items())
     lines = [f"{answer['rows']:,} rows of {answer['sensors']:,} sensors, rows/s"]
     lines += [f"  {form:8s} {rate:12,d}" for form, rate in rates.items()]
     lines.append(f"  ours over {answer['better']}: {answer['over_handwritten']:.2f}")
-    lines.append(f"history, then a stream, against having streamed it all: {handed}")
+    lines.append(f"history, then a stream, against having streamed it all: {verdicts}")
     lines += [f"  {difference}" for difference in answer["differences"]]
     lines.append(
         f"memory of Python processes {answer['python_mb']:,} MB, of a quarter of the rows "

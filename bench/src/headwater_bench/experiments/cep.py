@@ -31,8 +31,8 @@ def run(
 ) -> dict[str, Any]:
     """Measure every configuration, then other shapes of patterns, what bounds do to them, and queries over many keys."""
     n = records or (400_000 if quick else 10_000_000)
-    chosen = [config for config in configs() if not only or config.name in only]
-    answer: dict[str, Any] = {"records": n, "batch": BATCH, "queries": {c.name: _measured(c, n) for c in chosen}}
+    cases = [config for config in configs() if not only or config.name in only]
+    answer: dict[str, Any] = {"records": n, "batch": BATCH, "queries": {c.name: _measured(c, n) for c in cases}}
     if not only:
         answer["shapes"] = _shapes(min(n, 2_000_000))
         answer["bounds"] = _bounds(min(n, 2_000_000))

@@ -111,12 +111,14 @@ def _results(example: Example, heights: list[int]) -> Results:
     flow.read("inStream", Items([{"height": h} for h in heights], {"height": int}))
     flow.query("query", _DEFINED + example.query).write("out", sink)
     engine.run(flow)
-    got: Results = [tuple(record.values()) for record in sink.records]
+    results: Results = [tuple(record.values()) for record in sink.records]
     expected = example.expected(heights)
     # a pattern's matches come as they are completed, the loop's as they begin
-    if len(got) != len(expected) or not np.allclose(sorted(got), sorted(expected), rtol=1e-9):
-        raise AssertionError(f"{example.name}: {len(got)} results, expected {len(expected)}: {got[:2]}, {expected[:2]}")
-    return got
+    if len(results) != len(expected) or not np.allclose(sorted(results), sorted(expected), rtol=1e-9):
+        raise AssertionError(
+            f"{example.name}: {len(results)} results, expected {len(expected)}: {results[:2]}, {expected[:2]}"
+        )
+    return results
 
 
 def _row(dag: ghosh.Dag) -> dict[str, Any]:

@@ -41,12 +41,12 @@ def run(
     count, times = messages or (500_000 if quick else 2_000_000), repeats or (3 if quick else 9)
     with tempfile.TemporaryDirectory(prefix="headwater-checkpoint-") as folder:
         _rate(20_000, None)  # all is compiled by now
-        both = _by_turns(times, lambda i, kept: _rate(count, Path(folder, f"rate {i}") if kept else None))
+        both = _by_turns(times, lambda i, keeps: _rate(count, Path(folder, f"rate {i}") if keeps else None))
         pairs = [(without.rate_hz, with_.rate_hz) for without, with_ in both]
         highest = statistics.median(without for without, _ in pairs)
         seconds = 3.0 if quick else 10.0
         slow = _by_turns(
-            times, lambda i, kept: _p99_ms(highest / 4, seconds, Path(folder, f"p99 {i}") if kept else None)
+            times, lambda i, keeps: _p99_ms(highest / 4, seconds, Path(folder, f"p99 {i}") if keeps else None)
         )
         large = _large_state(Path(folder, "large"), 100 * 10**6)
     answer = {

@@ -41,19 +41,19 @@ def run(
 ) -> dict[str, Any]:
     """Find the highest sustained rate of each flow on the engine, then offer shares of it to each runner in turns."""
     span = seconds or (1.8 if quick else 5.0)
-    for what, names, known in (("flow", flows, FLOWS), ("runner", on, RUNNERS)):
+    for what, names, choices in (("flow", flows, FLOWS), ("runner", on, RUNNERS)):
         for name in names or ():
-            if name not in known:
-                raise RunError(f"there is no {what} {name!r}; known are {listed(known)}{suggestion(name, known)}")
-    chosen = {name: FLOWS[name] for name in flows or FLOWS}
-    for subject in chosen.values():
+            if name not in choices:
+                raise RunError(f"there is no {what} {name!r}; known are {listed(choices)}{suggestion(name, choices)}")
+    subjects = {name: FLOWS[name] for name in flows or FLOWS}
+    for subject in subjects.values():
         compile_kernels(subject)
-    results = {name: highest_sustained(subject, span / _VISITS, _VISITS) for name, subject in chosen.items()}
+    results = {name: highest_sustained(subject, span / _VISITS, _VISITS) for name, subject in subjects.items()}
     highest = {name: each.rate_hz for name, each in results.items()}
     for name, rate_hz in highest.items():
         if not rate_hz:
             raise RunError(f"{name} keeps no rate at all within {BOUND_MS:g} ms here; is the machine busy?")
-    curves, attempts = _curves(chosen, highest, on or ["engine"], span / _VISITS)
+    curves, attempts = _curves(subjects, highest, on or ["engine"], span / _VISITS)
     answer: dict[str, Any] = {"machine": machine(), "seconds": span, "visits": _VISITS}
     for (name, runner), curve in curves.items():
         row = {**_answer(curve, highest[name]), "attempts": attempts[name], "restless": not results[name].is_sure}
@@ -73,13 +73,13 @@ def _curves(
     """
     curves: dict[tuple[str, str], Curve] = {}
     attempts = dict.fromkeys(flows, 0)
-    left = dict(flows)
-    while left:
-        curves |= _visited(left, highest, runners, seconds)
-        for name in list(left):
+    waiting = dict(flows)
+    while waiting:
+        curves |= _visited(waiting, highest, runners, seconds)
+        for name in list(waiting):
             attempts[name] += 1
             if attempts[name] == _ATTEMPTS or is_sustained(curves.get((name, "engine"), {})):
-                del left[name]
+                del waiting[name]
             else:
                 highest[name] *= DOWN
     return curves, attempts

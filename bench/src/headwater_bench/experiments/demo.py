@@ -95,29 +95,29 @@ def city_on_mqtt(seconds: float, show: Callable[[Run], Any]) -> dict[str, Any]:
         running = {flow.name: engine.start(flow) for flow in flows}
         sensors = engine.start(_sensors(url, seconds))
         show(running["etl"])
-        sent = sensors.wait()
-        assert sent is not None
-        _settle(running["etl"], sent.last.records_in)
+        load = sensors.wait()
+        assert load is not None
+        _settle(running["etl"], load.last.records_in)
         for each in running.values():
             each.stop()
         reports = {name: each.wait() for name, each in running.items()}
-    return {"sent": sent.last.records_in, **{name: _figures_of(report) for name, report in reports.items() if report}}
+    return {"sent": load.last.records_in, **{name: _figures_of(report) for name, report in reports.items() if report}}
 
 
 def _city(url: str) -> list[Flow]:
     text = Schema.of({"message": str})
 
-    def heard(topic: str, who: str) -> Source:
+    def hear(topic: str, who: str) -> Source:
         return Numbered(Mqtt(url, topic, text, payload="text", client_id=who))
 
     def publisher(topic: str) -> Mqtt:
         return Mqtt(url, topic, payload="text")
 
-    whole = etl(heard("city/raw", "etl"))
+    whole = etl(hear("city/raw", "etl"))
     # the flow as it is, but for its last step: only the text goes out, since that is what the other two flows read
     flow = Flow.of_steps("etl", [each for each in whole.steps.values() if each.name != "publish"])
     Stream(flow, "senml").select("payload", "senml").write("publish", publisher("city/clean"))
-    return [flow, stats(heard("city/clean", "stats")), pred(heard("city/clean", "pred"))]
+    return [flow, stats(hear("city/clean", "stats")), pred(hear("city/clean", "pred"))]
 
 
 def _sensors(url: str, seconds: float) -> Flow:
@@ -235,12 +235,12 @@ def _write(samples: dict[str, list[Sample]], scale: Scale, output: Path) -> None
         series,
         output / "overload.png",
         "ETL of a city on two runners: what is offered, what is delivered, and how late",
-        _named(scale),
+        _phases_of(scale),
         (_LEVELS[scale.name].format(scale.hz), scale.hz / 1e3),
     )
 
 
-def _named(scale: Scale) -> list[Phase]:
+def _phases_of(scale: Scale) -> list[Phase]:
     """Return the phases of the act, by what is offered in them, and why more may be delivered than that."""
     starts = [float(at.split()[0]) for at, _ in ACT]
     shares = [share for _, share in ACT]

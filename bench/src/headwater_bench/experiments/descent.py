@@ -136,10 +136,10 @@ class _Search:
 
     def _are_kept(self, steps: Sequence[int]) -> bool:
         """Ask for each until it is kept, in turns: what is missed is asked for again when others may have gone."""
-        while left := [each for each in steps if not self._kept[each]]:
-            if any(self._missed[each] >= BELIEVED_BELOW for each in left):
+        while missing := [each for each in steps if not self._kept[each]]:
+            if any(self._missed[each] >= BELIEVED_BELOW for each in missing):
                 return False
-            for each in left:
+            for each in missing:
                 self._try(each)
         return True
 

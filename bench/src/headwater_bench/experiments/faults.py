@@ -42,22 +42,22 @@ def run(
     Seeds go from `first` on, and are spread over so many processes: `jobs`, or as many as there are processors.
     """
     count = seeds or (QUICK if quick else ALL)
-    chosen = range(seed, seed + 1) if seed is not None else range(first, first + count)
+    numbers = range(seed, seed + 1) if seed is not None else range(first, first + count)
     counts: Counter[str] = Counter()
     violations: list[dict[str, Any]] = []
     began_s = time.perf_counter()
-    pieces = [chosen[at : at + _PIECE] for at in range(0, len(chosen), _PIECE)]
+    pieces = [numbers[at : at + _PIECE] for at in range(0, len(numbers), _PIECE)]
     for counted, more in _spread(pieces, jobs or whole_cores()):
         counts += counted
         violations += more
     if output is not None:
         write_rows(violations, output / "faults.csv")
     if violations:
-        raise AssertionError(f"{len(violations)} of {len(chosen)} seeds: {violations[:5]}; replay one with --seed")
+        raise AssertionError(f"{len(violations)} of {len(numbers)} seeds: {violations[:5]}; replay one with --seed")
     return {
-        "seeds": len(chosen),
+        "seeds": len(numbers),
         "violations": len(violations),
-        "protocols": dict(Counter(map(protocol_of, chosen))),
+        "protocols": dict(Counter(map(protocol_of, numbers))),
         **{name.replace(" ", "_"): counts[name] for name in (*Trial.COUNTED, "network cuts")},
         "seconds": round(time.perf_counter() - began_s, 1),
     }

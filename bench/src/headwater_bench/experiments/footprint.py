@@ -185,7 +185,7 @@ def _cold_run() -> dict[str, float]:
     with _empty_cache() as cache:
         arguments = ["run", "riot:etl", "--rate", str(_FAST_HZ), "--for", f"{_FAST_S}s", "--json"]
         began = time.perf_counter()
-        done = subprocess.run(
+        process = subprocess.run(
             [sys.executable, "-c", _MAIN, *arguments],
             env=os.environ | {"HEADWATER_CACHE": cache},
             stdout=subprocess.PIPE,
@@ -193,7 +193,7 @@ def _cold_run() -> dict[str, float]:
             check=True,
         )
         seconds = time.perf_counter() - began
-    report = json.loads(done.stdout)
+    report = json.loads(process.stdout)
     delivered = report["records_out"]["publish"] / (_FAST_HZ * _FAST_S)
     return {"p99_ms": report["latency_ms"]["p99"], "delivered": delivered, "seconds": seconds}
 

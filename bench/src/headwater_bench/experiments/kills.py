@@ -56,7 +56,7 @@ def run(
     points: Counter[str] = Counter()
     try:
         with started(postgres, kafka, quick=quick) as servers:
-            for number, each in enumerate(cycle(_chosen(servers, folder, case))):
+            for number, each in enumerate(cycle(_select(servers, folder, case))):
                 played = play(each, folder / f"round-{number}", chance)
                 shutil.rmtree(folder / f"round-{number}")
                 points += played.points
@@ -109,14 +109,14 @@ def cases(servers: Servers) -> list[Killed]:
     return [*of_all_kinds, *(Case(each, text) for each in sources), *(Case(generator, each) for each in sinks)]
 
 
-def _chosen(servers: Servers, folder: Path, names: Sequence[str]) -> list[Killed]:
+def _select(servers: Servers, folder: Path, names: Sequence[str]) -> list[Killed]:
     available = cases(servers)
-    chosen = [each for each in available if not names or any(name in each.name for name in names)]
-    if not chosen:
+    points = [each for each in available if not names or any(name in each.name for name in names)]
+    if not points:
         raise FlowError(f"no case is called {listed(names)}; cases are {listed(each.name for each in available)}")
-    for number, each in enumerate(chosen):
+    for number, each in enumerate(points):
         each.rehearse(folder / f"rehearsed-{number}")
-    return chosen
+    return points
 
 
 def _row(number: int, case: str, played: Round) -> dict[str, Any]:

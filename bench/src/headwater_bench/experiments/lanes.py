@@ -63,8 +63,8 @@ def run(
     repeats: int | None = None,
 ) -> dict[str, Any]:
     """Run each flow in one lane and in two, by turns."""
-    chosen = list(flows or FLOWS)
-    for name in chosen:
+    names = list(flows or FLOWS)
+    for name in names:
         if name not in FLOWS:
             raise RunError(f"there is no flow {name!r}; known are {listed(FLOWS)}{suggestion(name, FLOWS)}")
     share_arenas()  # as `headwater run --lanes` does, here for one lane too
@@ -72,7 +72,7 @@ def run(
     times = repeats or (2 if quick else 5)
     laps: list[Lap] = []
     answer: dict[str, Any] = {}
-    for name in chosen:
+    for name in names:
         _check_same(name, min(_COMPARED, messages or _COMPARED))
         count = messages or round(lap(name, 1, _TRIED).rate_hz * (_QUICK_S if quick else _LAP_S))
         mine = [lap(name, lanes, count) for _ in range(times) for lanes in (1, 2)]

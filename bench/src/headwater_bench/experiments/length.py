@@ -46,15 +46,15 @@ def run(
     quick: bool = False, output: Path | None = None, *, flows: Sequence[str] | None = None, times: int | None = None
 ) -> dict[str, Any]:
     """Run flows over streams `times` as long as the first thousand messages, and look on the way."""
-    chosen = list(flows or FLOWS)
-    for name in chosen:
+    names = list(flows or FLOWS)
+    for name in names:
         if name not in FLOWS:
             raise RunError(f"there is no flow {name!r}; known are {listed(FLOWS)}{suggestion(name, FLOWS)}")
     longer = times or (100 if quick else 1000)
     if longer < 10:
         raise RunError(f"a stream is made at least 10 times as long; got {longer}")
-    marks = [mark for name in chosen for mark in _curve(name, _places(longer))]
-    answer: dict[str, Any] = {name: _answer([mark for mark in marks if mark.flow == name]) for name in chosen}
+    marks = [mark for name in names for mark in _curve(name, _places(longer))]
+    answer: dict[str, Any] = {name: _answer([mark for mark in marks if mark.flow == name]) for name in names}
     answer["machine"] = f"{platform.machine()}, {whole_cores()} cores, Python {platform.python_version()}"
     if output is not None:
         _write(marks, answer, output)

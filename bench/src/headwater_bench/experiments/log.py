@@ -35,21 +35,21 @@ def run(quick: bool = False, output: Path | None = None) -> dict[str, Any]:
 def _measured(folder: Path, batches: int) -> dict[str, Any]:
     samples = [_batch(number) for number in range(16)]
     log = Log(folder, sync_every_s=_SYNC_MS / 1000)
-    written, syncs, synced = 0, 0, 0
+    checksum, syncs, synced = 0, 0, 0
     began = time.perf_counter()
     for number in range(batches):
         form = pack(samples[number % 16])
         log.append(form, records=_BATCH)
-        written = crc32(form, written)
+        checksum = crc32(form, checksum)
         syncs, synced = syncs + (log.synced != synced), log.synced
     log.sync()
     append_s = time.perf_counter() - began
     began = time.perf_counter()
-    reader, records, read = log.reader(), 0, 0
+    reader, records, checksum_back = log.reader(), 0, 0
     while entries := reader.read():
         for entry in entries:
             records += unpack_frame(entry.data).length
-            read = crc32(entry.data, read)
+            checksum_back = crc32(entry.data, checksum_back)
     read_s = time.perf_counter() - began
     nbytes = log.nbytes
     log.close()
@@ -62,7 +62,7 @@ def _measured(folder: Path, batches: int) -> dict[str, Any]:
         "fsync_every_ms": _SYNC_MS,
         "syncs_seen": syncs,
         "read_per_s": round(total / read_s),
-        "read_back": records == total and read == written and not reader.lost,
+        "read_back": records == total and checksum_back == checksum and not reader.lost,
     }
 
 

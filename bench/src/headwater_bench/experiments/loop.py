@@ -95,11 +95,11 @@ def _sensors(url: str, city: TurningCity) -> Flow:
 
 def _edge(url: str, city: TurningCity, forecasts: Collect) -> dict[str, Any]:
     """Start the gateway: ETL cleans what the sensors send, PRED reads what is clean and takes over models."""
-    whole = etl(_heard(url, "city/raw"), notes=notes_of(CITY, city.ids), wide=True)
+    whole = etl(_hear(url, "city/raw"), notes=notes_of(CITY, city.ids), wide=True)
     # the flow as it is, but for its last step: only the text goes out, since that is what the others read
     clean = Flow.of_steps("etl", [each for each in whole.steps.values() if each.name != "publish"])
     Stream(clean, "senml").select("payload", "senml").write("publish", Mqtt(url, "city/clean", payload="text"))
-    prediction = pred(_heard(url, "city/clean"), updates=announcements(url, "city/models"), forecasts=forecasts)
+    prediction = pred(_hear(url, "city/clean"), updates=announcements(url, "city/models"), forecasts=forecasts)
     return {"edge etl": engine.start(clean), "edge pred": engine.start(prediction, sample_s=0.5)}
 
 
@@ -109,8 +109,8 @@ def _cloud(url: str, city: TurningCity, output: Path, stack: ExitStack) -> dict[
 
     table = ParquetTable(output / "table", by="location")
     flows = {
-        "spark etl": etl(_heard(url, "city/clean"), notes=notes_of(CITY, city.ids), wide=True, insert=table),
-        "spark stats": stats(_heard(url, "city/clean"), publish=ParquetTable(output / "stats", by="kind")),
+        "spark etl": etl(_hear(url, "city/clean"), notes=notes_of(CITY, city.ids), wide=True, insert=table),
+        "spark stats": stats(_hear(url, "city/clean"), publish=ParquetTable(output / "stats", by="kind")),
     }
     runs = {}
     for name, flow in flows.items():
@@ -118,7 +118,7 @@ def _cloud(url: str, city: TurningCity, output: Path, stack: ExitStack) -> dict[
     return runs
 
 
-def _heard(url: str, topic: str) -> Source:
+def _hear(url: str, topic: str) -> Source:
     return Numbered(Mqtt(url, topic, Schema.of({"message": str}), payload="text"))
 
 
@@ -181,8 +181,8 @@ def _send_bad_models(url: str, models: list[Model]) -> None:
 
 def _figures(story: _Story, reports: dict[str, Any], forecasts: Collect, output: Path) -> dict[str, Any]:
     series = errors_by_second(forecasts.batches, story.moments["start"])
-    shown = ("sensors", "edge pred", "spark etl")
-    counts = {name: counts_over_time(reports[name], story.ages_s[name]) for name in shown}
+    names = ("sensors", "edge pred", "spark etl")
+    counts = {name: counts_over_time(reports[name], story.ages_s[name]) for name in names}
     picture(series, counts, story.moments, output)
     keys = ("records_in", "records_out", "dead_letters", "latency_ms", "seconds")
     flows = {}

@@ -85,14 +85,14 @@ def run(
 
 def table(answer: dict[str, Any]) -> str:
     """Return the answer for people."""
-    rows = [(task, _shown(answer[task])) for task in TASKS]
-    rows += [("filter, QoS 1", _shown(answer["filter"], "qos1_"))]
-    rows += [("filter, QoS 1, safe on disk before it is acknowledged", _shown(answer["filter"], "durable_"))]
-    rows += [("echo", _shown(answer["generator"]))]
-    rows += [(f"{task} in eKuiper", _shown(figures)) for task, figures in answer.get("ekuiper", {}).items()]
+    rows = [(task, _cells(answer[task])) for task in TASKS]
+    rows += [("filter, QoS 1", _cells(answer["filter"], "qos1_"))]
+    rows += [("filter, QoS 1, safe on disk before it is acknowledged", _cells(answer["filter"], "durable_"))]
+    rows += [("echo", _cells(answer["generator"]))]
+    rows += [(f"{task} in eKuiper", _cells(figures)) for task, figures in answer.get("ekuiper", {}).items()]
     if "mosquitto" in answer:
-        rows += [(f"{name} through mosquitto", _shown(answer["mosquitto"][name])) for name in ("filter", "echo")]
-    lines = text_table(("", "messages/s", "p99 ms", "lost"), [(name, *shown) for name, shown in rows])
+        rows += [(f"{name} through mosquitto", _cells(answer["mosquitto"][name])) for name in ("filter", "echo")]
+    lines = text_table(("", "messages/s", "p99 ms", "lost"), [(name, *cells) for name, cells in rows])
     text = ", ".join(f"{task} {answer[task]['headroom']}" for task in TASKS)
     lines.append(f"the load could offer so many times as much, by its own processor time: {text}")
     lines.append(
@@ -184,13 +184,13 @@ def _behind_mosquitto(task: str) -> Iterator[Load]:
 
 def _figures(steps: list[Step]) -> dict[str, Any]:
     """Return the highest rate that was kept, with its latency, and what was lost at the rates that were kept."""
-    kept = [step for step in steps if step.kept]
-    best = kept[-1] if kept else steps[0]
+    sustained_steps = [step for step in steps if step.kept]
+    best = sustained_steps[-1] if sustained_steps else steps[0]
     return {
-        "rate": best.rate if kept else 0,
+        "rate": best.rate if sustained_steps else 0,
         "p50_ms": round(best.p50_ms, 2),
         "p99_ms": round(best.p99_ms, 2),
-        "lost": sum(step.lost for step in kept),
+        "lost": sum(step.lost for step in sustained_steps),
         "load_cores": round(best.load_cores, 3),
         # the load is one thread: so many times as much it could offer in the same time of its own
         "headroom": round(1 / best.load_cores, 1) if best.load_cores else None,
@@ -201,5 +201,5 @@ def _ratio(of: float, to: float) -> float | None:
     return round(of / to, 2) if to else None
 
 
-def _shown(figures: dict[str, Any], prefix: str = "") -> tuple[str, str, str]:
+def _cells(figures: dict[str, Any], prefix: str = "") -> tuple[str, str, str]:
     return f"{figures[prefix + 'rate']:,.0f}", f"{figures[prefix + 'p99_ms']:.1f}", str(figures[f"{prefix}lost"])

@@ -37,8 +37,8 @@ def rule_of(task: str) -> str:
         f"ELSE NULL END AS {name}"
         for name, (least, most) in CITY.ranges.items()
     ]
-    named = [f"e[{place[name]}]->v AS {name}" for name in CITY.meta]
-    return f"SELECT bt, e[{place[CITY.id]}]->sv AS {CITY.id}, {', '.join([*named, *columns])} FROM load"
+    meta = [f"e[{place[name]}]->v AS {name}" for name in CITY.meta]
+    return f"SELECT bt, e[{place[CITY.id]}]->sv AS {CITY.id}, {', '.join([*meta, *columns])} FROM load"
 
 
 @contextmanager

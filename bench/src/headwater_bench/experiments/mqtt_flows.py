@@ -56,8 +56,8 @@ def flow_of(task: str, url: str, qos: int) -> Flow:
         keyed = flow.read("in", Mqtt(url, IN, _FLAT, qos=level)).key_by("source")
         keyed.window("last five", Count(5, every=1), ts=agg.max("ts"), mean=agg.mean("temperature")).write("out", out)
     else:
-        heard = Numbered(Mqtt(url, IN, {"message": str}, payload="text", qos=level))
-        whole = etl(heard, wide=True)
+        source = Numbered(Mqtt(url, IN, {"message": str}, payload="text", qos=level))
+        whole = etl(source, wide=True)
         flow = Flow.of_steps("etl", [step for step in whole.steps.values() if step.name != "publish"])
         sink = Mqtt(url, OUT, payload="text", qos=level)
         Stream(flow, "senml").select("payload", "senml").write("publish", sink)

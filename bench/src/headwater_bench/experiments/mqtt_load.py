@@ -62,11 +62,11 @@ class _Link:
     def flush(self) -> None:
         try:
             while self._out:
-                sent = self.end.send(self._out[0])
-                if sent == len(self._out[0]):
+                nbytes = self.end.send(self._out[0])
+                if nbytes == len(self._out[0]):
                     self._out.popleft()
                 else:
-                    self._out[0] = self._out[0][sent:]
+                    self._out[0] = self._out[0][nbytes:]
         except BlockingIOError:
             return
 
@@ -151,7 +151,7 @@ class Load:
         self._late_s, self._times = np.zeros(count, np.float32), np.zeros(count, np.int64)
         self._first, self._rate, lag_s = self._next, rate, 0.0
         spent, self._began = time.process_time(), time.monotonic()
-        last_s, seen = 0.0, 0
+        last_s, before = 0.0, 0
         while True:
             now_s = time.monotonic() - self._began
             due = min(count, int(now_s * rate))
@@ -167,9 +167,9 @@ class Load:
             self._serve(_STEP_S)
             if self._next - self._first == count:
                 came = int(np.count_nonzero(self._times))
-                if came > seen:
-                    last_s, seen = now_s, came
-                if seen == count or now_s > max(last_s, count / rate) + _DRAIN_S:
+                if came > before:
+                    last_s, before = now_s, came
+                if before == count or now_s > max(last_s, count / rate) + _DRAIN_S:
                     break
         cores = (time.process_time() - spent) / (time.monotonic() - self._began)
         late_ms = 1000 * np.sort(self._late_s[skip:][self._times[skip:] > 0])

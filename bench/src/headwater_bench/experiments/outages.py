@@ -68,7 +68,7 @@ def run(
             link = Link(int(port))
             stack.callback(link.close)
             cases["to PostgreSQL"] = _to(targets.Postgres(f"{host}:{link.port}/{database}"), link, away_s)
-        for number, name in enumerate(_chosen(cases, case)):
+        for number, name in enumerate(_select(cases, case)):
             place_of = Path(folder, f"round-{number}")
             place_of.mkdir()
             rows.append({"case": name, **cases[name](place_of)})
@@ -96,11 +96,11 @@ def table(answer: dict[str, Any]) -> str:
     return "\n".join([f"away for {answer['away_s']:g} s, at {answer['rate_hz']:,} records/s", *lines])
 
 
-def _chosen(cases: dict[str, Any], parts: Sequence[str]) -> list[str]:
-    chosen = [name for name in cases if not parts or any(each in name for each in parts)]
-    if not chosen:
+def _select(cases: dict[str, Any], parts: Sequence[str]) -> list[str]:
+    names = [name for name in cases if not parts or any(each in name for each in parts)]
+    if not names:
         raise FlowError(f"no case is called {listed(parts)}; cases are {listed(cases)}")
-    return chosen
+    return names
 
 
 # -- a sink that is away --------------------------------------------------------------------------------------------------

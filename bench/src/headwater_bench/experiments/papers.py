@@ -268,7 +268,7 @@ def table(answer: dict[str, Any]) -> str:
             for e in answer["exhibits"]
             if e["paper"] == paper
         ]
-        lines += [title, *("  " + line for line in _left(rows)), ""]
+        lines += [title, *("  " + line for line in _open_points(rows)), ""]
     lines.append(f"{answer['made']} made, {answer['not_yet']} not yet, {answer['words']} drawings and lists")
     return "\n".join(lines)
 
@@ -279,7 +279,7 @@ def _does(exhibit: dict[str, Any]) -> str:
     return "(a drawing or a list)" if exhibit["words"] else f"not yet: waits for {exhibit['note']}"
 
 
-def _left(rows: list[tuple[str, str, str]]) -> list[str]:
+def _open_points(rows: list[tuple[str, str, str]]) -> list[str]:
     widths = [max(len(row[at]) for row in rows) for at in (0, 1)]
     return [f"{a:<{widths[0]}}  {b:<{widths[1]}}  {c}".rstrip() for a, b, c in rows]
 

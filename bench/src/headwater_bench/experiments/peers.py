@@ -140,12 +140,12 @@ class Bench:
             for system, search in searches.items():
                 if search.rate is None:
                     continue
-                kept = False
+                is_kept = False
                 for _ in range(tries):
-                    if not kept:
+                    if not is_kept:
                         cases.append(self._case(flow, system, search.rate, seconds))
-                        kept = cases[-1]["kept"]
-                search.tell(kept)
+                        is_kept = cases[-1]["kept"]
+                search.tell(is_kept)
         return cases
 
     def steps(self, flow: str) -> dict[str, dict[str, float]]:
@@ -155,21 +155,21 @@ class Bench:
 
     def _case(self, flow: str, system: str, rate: float, seconds: float) -> dict[str, Any]:
         figures = self._child(system, flow, "--rate", f"{rate:.0f}", "--seconds", str(seconds))
-        kept = figures["p99_ms"] <= BOUND_MS and figures["out_hz"] >= 0.97 * rate
-        shown = {name: round(figures[name], 3) for name in ("out_hz", "p50_ms", "p99_ms", "cpu_us")}
-        return {"flow": flow, "system": system, "rate": rate, **shown, "kept": kept}
+        is_kept = figures["p99_ms"] <= BOUND_MS and figures["out_hz"] >= 0.97 * rate
+        rounded_figures = {name: round(figures[name], 3) for name in ("out_hz", "p50_ms", "p99_ms", "cpu_us")}
+        return {"flow": flow, "system": system, "rate": rate, **rounded_figures, "kept": is_kept}
 
     def _child(self, system: str, flow: str, *options: str) -> Any:
         files = ("--messages", str(self._folder / "messages"), "--notes", str(self._folder / "notes"))
         if system in TALL:
             system, options = system.removesuffix(" tall"), ("--tall", *options)
         script = str(self._scripts / f"{system}_flows.py")
-        done = subprocess.run(
+        process = subprocess.run(
             [self._python[system], script, flow, *files, *options], capture_output=True, text=True, check=False
         )
-        if done.returncode != 0:
-            raise RunError(f"{system} could not run {flow}: {_last_line(done.stderr)}")
-        return json.loads(done.stdout.splitlines()[-1])
+        if process.returncode != 0:
+            raise RunError(f"{system} could not run {flow}: {_last_line(process.stderr)}")
+        return json.loads(process.stdout.splitlines()[-1])
 
 
 def _systems(flow: str) -> tuple[str, ...]:
@@ -191,10 +191,10 @@ class Search:
         self.kept, self._lost, self._step = 0.0, math.inf, step
         self._least = first / 200
 
-    def tell(self, kept: bool) -> None:
+    def tell(self, is_kept: bool) -> None:
         """Take note whether the rate was kept."""
         assert self.rate is not None
-        if kept:
+        if is_kept:
             self.kept = self.rate
         else:
             self._lost = self.rate
@@ -231,10 +231,10 @@ def installed() -> Path:
     except (OSError, subprocess.CalledProcessError) as error:
         raise RunError(f"cannot make an environment for the peers in {home}: {error}") from error
     command = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-r", str(requirements)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
+    process = subprocess.run(command, capture_output=True, text=True, check=False)
+    if process.returncode != 0:
         raise RunError(
-            f"cannot install the peers into {home}: pip says {_last_line(done.stderr)!r}; the comparison needs a package "
+            f"cannot install the peers into {home}: pip says {_last_line(process.stderr)!r}; the comparison needs a package "
             f"registry that has what {requirements} lists, and about 1.5 GB of room"
         )
     stamp.write_text(requirements.read_text())

@@ -97,11 +97,11 @@ _LARGEST = (100.0, 100.0, 10_000.0, 10_000.0, 1000.0)  #: values of each kind, a
 
 def _settled(messages: Sequence[bytes]) -> np.ndarray[Any, np.dtype[np.bool_]]:
     """Return for each message and kind whether its sensor has shown no more than ten distinct values so far."""
-    seen: dict[tuple[str, int], set[float]] = {}
+    by_place: dict[tuple[str, int], set[float]] = {}
     out = np.zeros((len(messages), 5), np.bool_)
     for number, (sensor, values) in enumerate(map(_values, messages)):
         for k, value in enumerate(values):
-            distinct = seen.setdefault((sensor, k), set())
+            distinct = by_place.setdefault((sensor, k), set())
             distinct.add(value)
             out[number, k] = len(distinct) <= 10
     return out

@@ -68,14 +68,14 @@ def run(
     few = (
         ("chain of 10", "fan-out of 20") if quick else ("chain of 10", "diamond of 20", "fan-out of 20", "chain of 40")
     )
-    known = [t.name for t in topologies()]
-    if unknown := set(only or ()) - set(known):
-        raise RunError(f"there is no topology {min(unknown)!r}; there are {listed(known)}")
-    chosen = [t for t in topologies() if t.name in (only or few)]
+    names = [t.name for t in topologies()]
+    if unknown := set(only or ()) - set(names):
+        raise RunError(f"there is no topology {min(unknown)!r}; there are {listed(names)}")
+    cases = [t for t in topologies() if t.name in (only or few)]
     workers = engine.Options().workers
     costs, (stalls, share) = calibrated(workers), stalls_here(workers)
     pairs: list[Pair] = []
-    for topology in chosen:
+    for topology in cases:
         problem = problem_of_topology(topology)
         for load in (0.6, 0.8, 0.95) if quick else LOADS:
             rate_hz = load * topology.capacity_hz(workers)
@@ -84,7 +84,7 @@ def run(
                     real = measure(topology, config, rate_hz, seconds, repeat)
                     played = simulated(problem, config, rate_hz, seconds, workers, costs[_runner(config)], stalls).last
                     pairs.append(_pair(load, real, played, seconds, topology.copies_out()))
-    answer = _answer(pairs) | {"seconds": seconds, "repeats": repeats, "topologies": [t.name for t in chosen]}
+    answer = _answer(pairs) | {"seconds": seconds, "repeats": repeats, "topologies": [t.name for t in cases]}
     answer["stalls_ms"] = {"every": 1e3 * stalls.every_s, "length": 1e3 * stalls.length_s}
     answer["share_of_cores"] = round(share, 3)
     answer["costs_us"] = {k: {"activation": 1e6 * c.activation_s, "inline": 1e6 * c.inline_s} for k, c in costs.items()}
@@ -267,8 +267,8 @@ def _sustained(own: list[Pair], kind: str) -> list[float]:
         for load in sorted({pair.load for pair in own}):
             at = [pair for pair in own if (pair.topology, pair.load) == (topology, load)]
             p99 = np.median([getattr(pair, f"{kind}_p99_ms") for pair in at])
-            kept = np.median([getattr(pair, f"{kind}_kept") for pair in at])
-            best = load if p99 <= BOUND_MS and kept >= 0.97 else best
+            share = np.median([getattr(pair, f"{kind}_kept") for pair in at])
+            best = load if p99 <= BOUND_MS and share >= 0.97 else best
         highest.append(best)
     return highest
 

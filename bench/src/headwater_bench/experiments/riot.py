@@ -102,7 +102,7 @@ def run(
     `sink` is `null`, `broker` (started for the runs) or the `mqtt://` URL of one. `wide` runs ETL on whole
     rows. What is tried beside policies is tried with `longest_queue`.
     """
-    chosen = _checked("flow", flows or (("etl", "pred") if quick else SHOWN), FLOWS)
+    names = _checked("flow", flows or (("etl", "pred") if quick else SHOWN), FLOWS)
     compared = _checked("configuration", configs or (("threads", "longest_queue") if quick else CONFIGS), CONFIGS)
     variations = {"takes": _checked("take", takes or (), TAKES), "workers": workers, "paddings": paddings}
     doing = _checked("way with the lock", kernels or (("release",) if quick else KERNELS), KERNELS)
@@ -111,7 +111,7 @@ def run(
     trials: list[Trial] = []
     answer: dict[str, Any] = {}
     with _broker(sink) as url:
-        for name in chosen:
+        for name in names:
             offered = list(rates or _loads(capacity_hz(name, url, wide, span), quick))
             varied = {what: list(values or _by_default(what, name, quick)) for what, values in variations.items()}
             plan = Plan(name, offered, compared, **varied, seconds=span, repeats=times, sink=url, wide=wide)
@@ -133,10 +133,10 @@ def _by_default(what: str, flow: str, quick: bool) -> Sequence[Any]:
     return {"takes": TAKES, "workers": sorted({1, 2, cores(), 2 * cores()}), "paddings": PADDINGS}[what]
 
 
-def _checked(what: str, names: Sequence[str], known: Sequence[str]) -> list[str]:
+def _checked(what: str, names: Sequence[str], choices: Sequence[str]) -> list[str]:
     for name in names:
-        if name not in known:
-            raise RunError(f"there is no {what} {name!r}; known are {listed(known)}{suggestion(name, known)}")
+        if name not in choices:
+            raise RunError(f"there is no {what} {name!r}; known are {listed(choices)}{suggestion(name, choices)}")
     return list(names)
 
 

@@ -124,12 +124,12 @@ def _medians(groups: Sequence[Sequence[Trial]], name: str) -> list[float]:
 
 def _split(trials: Sequence[Trial], folder: Path, flow: str) -> None:
     """Draw where each step's latency comes from, at a low, a middle and a high rate that all runners shown were tried at."""
-    configs, shown = compared_at(trials)
+    configs, rates = compared_at(trials)
     if not configs:
         return
     fig, axes = figure(len(configs), 3, 13, 3.2 * len(configs))
     for row, config in zip(axes, configs, strict=True):
-        for axis, rate in zip(row, shown, strict=True):
+        for axis, rate in zip(row, rates, strict=True):
             at = [trial for trial in trials if trial.config == config and trial.offered_hz == rate]
             steps = list(at[0].steps) if at else []
             bottom = [0.0] * len(steps)

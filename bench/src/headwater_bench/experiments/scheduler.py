@@ -45,12 +45,12 @@ def run(
     """Sweep rates on generated topologies; `quick` takes one of each shape and few rates."""
     seconds = seconds or (1.0 if quick else 2.0)
     repeats = repeats or (1 if quick else 2)
-    known = [topology.name for topology in topologies()]
-    if unknown := set(only or ()) - set(known):
-        raise RunError(f"there is no topology {min(unknown)!r}; there are {listed(known)}")
-    chosen = [t for t in topologies() if (t.name in only if only else t.name.endswith("of 20") if quick else True)]
+    names = [topology.name for topology in topologies()]
+    if unknown := set(only or ()) - set(names):
+        raise RunError(f"there is no topology {min(unknown)!r}; there are {listed(names)}")
+    cases = [t for t in topologies() if (t.name in only if only else t.name.endswith("of 20") if quick else True)]
     loads = (0.5, 0.7, 0.8, 0.9, 1.0, 1.2) if quick else LOADS
-    trials = {topology: _swept(topology, loads, seconds, repeats) for topology in chosen}
+    trials = {topology: _swept(topology, loads, seconds, repeats) for topology in cases}
     answer = _answer(trials) | {"machine": machine(), "seconds": seconds, "repeats": repeats}
     if output is not None:
         _write(trials, answer, output)
@@ -99,11 +99,11 @@ def eq4_off(trial: Trial, topology: Topology) -> float:
     Best is in proportion to q_i / r_i, a record's cost at the step times its records per input; 0 is equal, 1 is disjoint.
     """
     best = np.array(topology.costs_s) / sum(topology.costs_s)
-    got = np.array([step["cost_us"] * step["in_hz"] for name, step in trial.steps.items() if not _is_idle(name)])
-    if len(got) != len(best) or not got.sum():
+    shares = np.array([step["cost_us"] * step["in_hz"] for name, step in trial.steps.items() if not _is_idle(name)])
+    if len(shares) != len(best) or not shares.sum():
         return 1.0
     # steps come in another order than costs, so shares are compared sorted
-    return float(np.abs(np.sort(got / got.sum()) - np.sort(best)).sum() / 2)
+    return float(np.abs(np.sort(shares / shares.sum()) - np.sort(best)).sum() / 2)
 
 
 def eq7_ratio(trial: Trial) -> float | None:

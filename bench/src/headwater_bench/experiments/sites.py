@@ -139,9 +139,9 @@ class _Play:
                 return False
         return True
 
-    def _scan(self, site: str, left: float, what: str) -> None:
-        self.world.scan(self.world.lent[site] - _ROOM * left)
-        self.world.lend(site, _ROOM * left)
+    def _scan(self, site: str, share: float, what: str) -> None:
+        self.world.scan(self.world.lent[site] - _ROOM * share)
+        self.world.lend(site, _ROOM * share)
         self._note(what)
 
     def _settled(self, expected: dict[str, str], what: str) -> None:
@@ -208,8 +208,8 @@ def _answer(play: _Play, flows: list[Promised], beside: dict[str, Any] | None, o
     }
     if output is not None:
         output.mkdir(parents=True, exist_ok=True)
-        done = {flow.name: messages_done(flow, play.outputs[flow.name]) for flow in flows}
-        draw(play.moments, done, play.needed, play.acts, beside, output / "sites.png")
+        done_of = {flow.name: messages_done(flow, play.outputs[flow.name]) for flow in flows}
+        draw(play.moments, done_of, play.needed, play.acts, beside, output / "sites.png")
         rows = [
             {"at_s": round(m.at_s - play.acts[0][0], 2), **m.sites, "cost": cost(at, play.needed)}
             | {"least": least(m.lent, m.here, play.needed)}
@@ -237,13 +237,13 @@ def _middle_and_most(seconds: Iterable[float | None]) -> dict[str, float]:
 
 
 def _flow_row(flow: Promised, windows: Kept, verdict: tuple[int, int]) -> dict[str, Any]:
-    shown = {
+    row = {
         "promised": str(flow.contract),
         "cores": round(flow.cores, 3),
         "kept": windows.kept,
         "windows": windows.windows,
     }
-    return shown | {"lost": verdict[0], "twice": verdict[1]}
+    return row | {"lost": verdict[0], "twice": verdict[1]}
 
 
 def decisions_on(flow: Promised) -> list[dict[str, Any]]:

@@ -64,21 +64,21 @@ def run(
 
     The parts `kafka`, cold runs from a topic, and `warm` are of the chosen flows, or of all.
     """
-    for names, known, what in ((only, PARTS, "part"), (ways, spark_cold.WAYS, "way")):
+    for names, choices, what in ((only, PARTS, "part"), (ways, spark_cold.WAYS, "way")):
         for name in names or ():
-            if name not in known:
+            if name not in choices:
                 raise RunError(
-                    f"there is no {what} {name!r} to measure; known are {listed(known)}{suggestion(name, known)}"
+                    f"there is no {what} {name!r} to measure; known are {listed(choices)}{suggestion(name, choices)}"
                 )
     import pyspark
 
     from headwater.spark.session import session
 
-    chosen, times = only or PARTS, repeats or (1 if quick else 3)
-    answer: dict[str, Any] = spark_start.first_output(times) if "start" in chosen else {}
+    parts, times = only or PARTS, repeats or (1 if quick else 3)
+    answer: dict[str, Any] = spark_start.first_output(times) if "start" in parts else {}
     spark: Any = None
-    flows = [name for name in FLOWS if name in chosen]
-    from_kafka = "kafka" in chosen
+    flows = [name for name in FLOWS if name in parts]
+    from_kafka = "kafka" in parts
     cold_flows = flows or (FLOWS if from_kafka else ())
     read_from = list(ways or (*(spark_cold.FILES if flows else ()), *(("kafka",) if from_kafka else ())))
     if cold_flows and "kafka" in read_from and (missing := kafka.missing()):
@@ -89,22 +89,22 @@ def run(
             count = messages or (COLD_QUICK if quick else COLD)[name]
             cold = spark_cold.Bench(name, Path(folder) / f"{name}-cold", count, sensors)
             answer[name] = {"messages": count, **_cold(cold, read_from, times)}
-        if set(chosen) - {*FLOWS, "kafka", "start"}:
+        if set(parts) - {*FLOWS, "kafka", "start"}:
             spark = session()  # not before: a program that is timed has the machine to itself
-        for name in (flows or FLOWS) if "warm" in chosen else ():
+        for name in (flows or FLOWS) if "warm" in parts else ():
             count = messages or (QUICK if quick else MESSAGES)[name]
             bench = spark_flows.Bench(spark, Path(folder) / name, count, sensors)
             answer.setdefault(name, {})["warm"] = {"messages": count, **_warm(bench, name, times)}
-        if "keyed" in chosen:
+        if "keyed" in parts:
             answer["keyed"] = _keyed(spark, Path(folder), quick, times)
-        if "native" in chosen:
+        if "native" in parts:
             answer["native"] = _native(spark_native.Bench(Path(folder) / "native", messages or NATIVE[quick]), times)
-    if "latency" in chosen:
+    if "latency" in parts:
         span = LATENCY_S[quick]
         answer["empty_ms"] = spark_latency.empty_ms(spark, span / 2)
-        told = {str(rate): spark_latency.of_etl(rate, span) for rate in RATES_HZ}
-        answer["latency_ms"] = {rate: each["batch"] for rate, each in told.items()}
-        answer["latency"] = told
+        latencies = {str(rate): spark_latency.of_etl(rate, span) for rate in RATES_HZ}
+        answer["latency_ms"] = {rate: each["batch"] for rate, each in latencies.items()}
+        answer["latency"] = latencies
         answer["batch_ms_1k"] = answer["latency_ms"].get("1000")
     answer["machine"] = f"{platform.machine()}, {whole_cores()} cores, Spark {pyspark.__version__}"
     answer["sensors"], answer["repeats"] = sensors, times
@@ -113,15 +113,15 @@ def run(
     return answer
 
 
-def _cold(bench: spark_cold.Bench, chosen: Sequence[str], repeats: int) -> dict[str, Any]:
+def _cold(bench: spark_cold.Bench, names: Sequence[str], repeats: int) -> dict[str, Any]:
     """Compare programs each way; the headline is the least of the ratios."""
     ways = {}
-    for way in chosen:
+    for way in names:
         with bench.topic() if way == "kafka" else nullcontext():
             ways[way] = _programs(bench, way, repeats)
-    told = [each for way in ways.values() for each in way["differences"]]
+    differences = [each for way in ways.values() for each in way["differences"]]
     least = min(way["over_handwritten"] for way in ways.values())
-    return {"over_handwritten": least, "outputs_equal": not told, "differences": told, **ways}
+    return {"over_handwritten": least, "outputs_equal": not differences, "differences": differences, **ways}
 
 
 def _programs(bench: spark_cold.Bench, way: str, repeats: int) -> dict[str, Any]:
@@ -239,17 +239,20 @@ def table(answer: dict[str, Any]) -> str:
             f"  {'flow':5s} {'messages':>10s} {'from':8s}{heads}  over the best  equal  seconds: ours, best, bare"
         ]
     for name in flows:
-        told = answer[name]
-        for way in [way for way in spark_cold.WAYS if way in told]:
-            rates, ratio = told[way]["rates"], f"{told[way]['over_handwritten']:.2f} ({told[way]['best']})"
+        cases = answer[name]
+        for way in [way for way in spark_cold.WAYS if way in cases]:
+            rates, ratio = cases[way]["rates"], f"{cases[way]['over_handwritten']:.2f} ({cases[way]['best']})"
             cells = "".join(_cell(rates.get(form)) for form in ("ours", *spark_cold.FORMS))
-            equal = "NO" if told[way]["differences"] else "yes"
-            took = [*(told[way]["messages"] / rates[form] for form in ("ours", told[way]["best"])), told[way]["bare_s"]]
+            equal = "NO" if cases[way]["differences"] else "yes"
+            took = [
+                *(cases[way]["messages"] / rates[form] for form in ("ours", cases[way]["best"])),
+                cases[way]["bare_s"],
+            ]
             seconds = ", ".join(f"{each:.1f}" for each in took)
             lines.append(
-                f"  {name:5s} {told[way]['messages']:10,d} {way:8s}{cells}  {ratio:13s}  {equal:5s}  {seconds}"
+                f"  {name:5s} {cases[way]['messages']:10,d} {way:8s}{cells}  {ratio:13s}  {equal:5s}  {seconds}"
             )
-        lines += [f"        {difference}" for difference in told["differences"]]
+        lines += [f"        {difference}" for difference in cases["differences"]]
     lines += [f"not from Kafka: {answer['no_kafka']}"] if "no_kafka" in answer else []
     flows = [name for name in FLOWS if "warm" in answer.get(name, {})]
     if flows:
@@ -257,15 +260,15 @@ def table(answer: dict[str, Any]) -> str:
         lines += ["", "messages/s in a session that is warm, from a query's start to its end, Parquet to nowhere"]
         lines += [f"  {'flow':5s} {'messages':>10s}{heads}  over the best  equal  what limits ours"]
     for name in flows:
-        told, rates, limits = answer[name]["warm"], answer[name]["warm"]["rates"], answer[name]["warm"]["limits"]
+        cases, rates, limits = answer[name]["warm"], answer[name]["warm"]["rates"], answer[name]["warm"]["limits"]
         cells = "".join(f"{rates[form]:11,d}" for form in ("ours", *spark_flows.FORMS))
         busiest = ", ".join(f"{step} {seconds} s" for step, seconds in limits["busiest"].items())
-        ratio, equal = f"{told['over_handwritten']:.2f} ({told['best']})", "yes" if told["outputs_equal"] else "NO"
+        ratio, equal = f"{cases['over_handwritten']:.2f} ({cases['best']})", "yes" if cases["outputs_equal"] else "NO"
         lines.append(
-            f"  {name:5s} {told['messages']:10,d}{cells}  {ratio:13s}  {equal:5s}  "
+            f"  {name:5s} {cases['messages']:10,d}{cells}  {ratio:13s}  {equal:5s}  "
             f"{limits['in_steps']:.0%} of the processors in steps ({busiest}); the rest is Spark"
         )
-        lines += [f"        {difference}" for difference in told["differences"]]
+        lines += [f"        {difference}" for difference in cases["differences"]]
     if "keyed" in answer:
         lines += ["", "records/s of steps with state by key, in the median micro-batch"]
         heads = "".join(
@@ -273,18 +276,18 @@ def table(answer: dict[str, Any]) -> str:
         )
         lines += [f"  {'step':20s} {'keys':>8s}{heads}"]
         for step, by_keys in answer["keyed"].items():
-            for keys, told in by_keys.items():
-                theirs = f"{told['apply_in_pandas']:,d} (ours {told['over_apply_in_pandas']:.1f}×)"
-                others = f"{told['transform_with_state']:,d} (ours {told['over_transform_with_state']:.1f}×)"
-                equal = "yes" if told["outputs_equal"] else "NO"
-                lines.append(f"  {step:20s} {int(keys):8,d}{told['ours']:25,d}{theirs:>25s}{others:>25s}{equal:>25s}")
+            for keys, cases in by_keys.items():
+                theirs = f"{cases['apply_in_pandas']:,d} (ours {cases['over_apply_in_pandas']:.1f}×)"
+                others = f"{cases['transform_with_state']:,d} (ours {cases['over_transform_with_state']:.1f}×)"
+                equal = "yes" if cases["outputs_equal"] else "NO"
+                lines.append(f"  {step:20s} {int(keys):8,d}{cases['ours']:25,d}{theirs:>25s}{others:>25s}{equal:>25s}")
     if "native" in answer:
-        told = answer["native"]
+        cases = answer["native"]
         lines += [
             "",
-            f"records/s of a filter and windows by key: {told['headwater']:,d} by our steps, {told['spark']:,d} "
-            f"({told['spark_over_headwater']:.1f}×) with meaning='spark'; results are "
-            f"{'equal' if told['outputs_equal'] else 'NOT equal'}",
+            f"records/s of a filter and windows by key: {cases['headwater']:,d} by our steps, {cases['spark']:,d} "
+            f"({cases['spark_over_headwater']:.1f}×) with meaning='spark'; results are "
+            f"{'equal' if cases['outputs_equal'] else 'NOT equal'}",
         ]
     if "latency" in answer:
         lines += ["", f"ETL at a rate, ms (an empty query's micro-batch takes {answer['empty_ms']:.0f})"]
@@ -312,6 +315,6 @@ def _write(answer: dict[str, Any], output: Path) -> None:
         for way in [way for way in (*spark_cold.WAYS, "warm") if way in answer.get(name, {})]:
             lines += [f"{name} {way},{form},{rate}" for form, rate in answer[name][way]["rates"].items()]
     for step, by_keys in answer.get("keyed", {}).items():
-        for keys, told in by_keys.items():
-            lines += [f"{step} {keys} keys,{system},{told[system]}" for system in spark_keyed.SYSTEMS]
+        for keys, rates in by_keys.items():
+            lines += [f"{step} {keys} keys,{system},{rates[system]}" for system in spark_keyed.SYSTEMS]
     (output / "spark.csv").write_text("\n".join(lines) + "\n")

@@ -92,8 +92,8 @@ class Bench:
         output = self.output(way, form)
         rmtree(output, ignore_errors=True)
         cores = whole_cores()
-        given = {"INPUT": self._inputs[way], "OUTPUT": output, "NOTES": self._notes}
-        environ = {**os.environ, **{name: str(value) for name, value in given.items()}, **_java()}
+        variables = {"INPUT": self._inputs[way], "OUTPUT": output, "NOTES": self._notes}
+        environ = {**os.environ, **{name: str(value) for name, value in variables.items()}, **_java()}
         jars = ",".join(map(str, kafka.connector())) if way == "kafka" else ""
         if form == BARE:
             return _timed([sys.executable, "-c", _BARE], environ)
@@ -113,9 +113,9 @@ class Bench:
             environ["JARS"] = jars
         if form != "ours":
             numbers = Numbers(cores)
-            said = ",".join(str(numbers.of_partition(number)) for number in range(cores + 1))
+            edges = ",".join(str(numbers.of_partition(number)) for number in range(cores + 1))
             command = [sys.executable, str(self._programs / "program.py"), self.flow, form, str(self._inputs[way])]
-            command += [str(output), str(self._notes), said]
+            command += [str(output), str(self._notes), edges]
             environ["PYTHONPATH"] = str(self._programs)
         return _timed(command, environ)
 
@@ -126,8 +126,8 @@ class Bench:
     def differences(self, way: str, forms: Sequence[str]) -> list[str]:
         """Read back what the last runs have written, and say where programs differ from ours."""
         ours = written(self.flow, self.output(way, "ours"))
-        found = {form: differences(self.flow, ours, written(self.flow, self.output(way, form))) for form in forms}
-        return [f"{way}, {form}: {told}" for form, each in found.items() for told in each]
+        by_form = {form: differences(self.flow, ours, written(self.flow, self.output(way, form))) for form in forms}
+        return [f"{way}, {form}: {text}" for form, each in by_form.items() for text in each]
 
 
 def forms_of(way: str) -> tuple[str, ...]:
@@ -136,9 +136,9 @@ def forms_of(way: str) -> tuple[str, ...]:
 
 
 def _timed(command: Sequence[str], environ: dict[str, str]) -> float:
-    with tempfile.TemporaryFile() as said:
+    with tempfile.TemporaryFile() as file:
         began = time.perf_counter()
-        process = subprocess.Popen(command, stdout=said, stderr=said, env=environ)
+        process = subprocess.Popen(command, stdout=file, stderr=file, env=environ)
         try:
             code = process.wait(_PATIENCE_S)
         finally:
@@ -147,10 +147,10 @@ def _timed(command: Sequence[str], environ: dict[str, str]) -> float:
                 process.wait()
         took = time.perf_counter() - began
         if code:
-            said.seek(0)
-            lines = said.read().decode(errors="replace").strip().splitlines()
-            told = [line for line in lines if "Error" in line or "Exception" in line] or lines[-3:]
-            raise RunError(f"{' '.join(command[1:5])} … ended with {code}: {' … '.join(told[:5])}")
+            file.seek(0)
+            lines = file.read().decode(errors="replace").strip().splitlines()
+            errors = [line for line in lines if "Error" in line or "Exception" in line] or lines[-3:]
+            raise RunError(f"{' '.join(command[1:5])} … ended with {code}: {' … '.join(errors[:5])}")
     return took
 
 
@@ -166,8 +166,8 @@ def _fill(servers: str, text: Path, count: int) -> None:
     from confluent_kafka.admin import AdminClient, NewTopic
 
     admin = AdminClient({"bootstrap.servers": servers})
-    for made in admin.create_topics([NewTopic(_TOPIC, 1, 1)]).values():
-        made.result(_PATIENCE_S)
+    for creation in admin.create_topics([NewTopic(_TOPIC, 1, 1)]).values():
+        creation.result(_PATIENCE_S)
     producer = Producer({"bootstrap.servers": servers, "queue.buffering.max.messages": 2 * _PIECE, "linger.ms": 20})
     with text.open("rb") as lines:
         for at, line in enumerate(islice(lines, count), 1):
@@ -188,8 +188,8 @@ def _write(city: CityStream, count: int, text: Path, table: Path) -> None:
     with text.open("wb") as lines, pq.ParquetWriter(table, schema) as rows:
         for start in range(0, count, _PIECE):
             many = min(_PIECE, count - start)
-            made: list[Any] = messages(city, start, many).bytes_list()
-            lines.writelines(b"%d,%b\n" % (start + 1 + at, each) for at, each in enumerate(made))
+            texts_made: list[Any] = messages(city, start, many).bytes_list()
+            lines.writelines(b"%d,%b\n" % (start + 1 + at, each) for at, each in enumerate(texts_made))
             numbers = np.arange(start + 1, start + many + 1)
-            texts = pa.array([each.decode() for each in made], pa.string())
+            texts = pa.array([each.decode() for each in texts_made], pa.string())
             rows.write_table(pa.table([numbers, texts], schema=schema), row_group_size=_ROW_GROUP)

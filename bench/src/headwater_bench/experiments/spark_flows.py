@@ -69,14 +69,14 @@ class Bench:
 
         from headwater import spark
 
-        found = Collect()
-        spark.run(self._flow(flow, self._folder / "few", found))
-        ours = pa.Table.from_pylist(found.records)
-        told = []
+        sink = Collect()
+        spark.run(self._flow(flow, self._folder / "few", sink))
+        ours = pa.Table.from_pylist(sink.records)
+        texts = []
         for form in forms:
             theirs = pa.Table.from_pylist(handwritten.collected(self._frame(flow, form, "few")))
-            told += [f"{form}: {each}" for each in spark_outputs.differences(flow, ours, theirs)]
-        return told
+            texts += [f"{form}: {each}" for each in spark_outputs.differences(flow, ours, theirs)]
+        return texts
 
     def _flow(self, name: str, folder: Path, sink: Any = None) -> Flow:
         source = Parquet(folder / "messages.parquet")
@@ -88,8 +88,8 @@ class Bench:
         stream = handwritten.records(self._spark, self._folder / folder, _SCHEMA)
         cores = whole_cores()
         numbers = Numbers(cores)
-        given = [numbers.of_partition(number) for number in range(cores + 1)]
-        return self._programs.program.results(flow, form, stream, self.notes, given)
+        edges = [numbers.of_partition(number) for number in range(cores + 1)]
+        return self._programs.program.results(flow, form, stream, self.notes, edges)
 
 
 def _write(folder: Path, texts: Text) -> None:

@@ -37,8 +37,8 @@ class Line:
     def run(self, batch: Batch, slots: Array, state: dict[str, Array]) -> Rows:
         """Return predictions for the records that have a full window before them."""
         rows, out = np.empty(batch.length, np.int64), np.empty((batch.length, 10), np.float32)
-        made = sliding_regression(slots, batch["value"], state["last"], state["count"], rows, out)
-        return rows[:made], {f"value{k}": out[:made, k].copy() for k in range(10)}
+        count = sliding_regression(slots, batch["value"], state["last"], state["count"], rows, out)
+        return rows[:count], {f"value{k}": out[:count, k].copy() for k in range(10)}
 
 
 class Bench:
@@ -59,17 +59,17 @@ class Bench:
 
     def differences(self, step: str) -> list[str]:
         """Run all three over a few records and say where results differ from ours."""
-        found = Collect()
-        _run(_flow(step, self._folder / "few", found), 1000)
-        ours = {row["msg"]: _values(row) for row in found.records}
-        told = []
+        sink = Collect()
+        _run(_flow(step, self._folder / "few", sink), 1000)
+        ours = {row["msg"]: _values(row) for row in sink.records}
+        texts = []
         for system in SYSTEMS[1:]:
             theirs = {row["msg"]: _values(row) for row in handwritten.collected(self._frame(step, system, "few"))}
             if not ours or ours.keys() != theirs.keys():
-                told.append(f"{system}: {len(ours)} and {len(theirs)} results")
+                texts.append(f"{system}: {len(ours)} and {len(theirs)} results")
             elif not np.allclose([ours[msg] for msg in ours], [theirs[msg] for msg in ours], rtol=1e-4, atol=1e-4):
-                told.append(f"{system}: other values")
-        return told
+                texts.append(f"{system}: other values")
+        return texts
 
     def _frame(self, step: str, system: str, folder: str) -> Any:
         records = handwritten.records(self._spark, self._folder / folder / "cut", _SCHEMA, files=1)
@@ -88,14 +88,14 @@ def _flow(step: str, folder: Path, sink: Any) -> Flow:
     records = flow.read("records", Parquet(folder / "records.parquet"))
     one = {"msg": int, "key": int, "value": "float32"}
     if step == "kalman":
-        done = records.key_by("key").scan("kalman", Kalman(), out=one)
+        results = records.key_by("key").scan("kalman", Kalman(), out=one)
     elif step == "interpolation":
-        known = records.map_batches("observed", _observed, out={**one, "obs": int})
-        done = known.key_by("key").scan("interpolate", Interpolate(5)).select("result", "msg", "key", "value")
+        observations = records.map_batches("observed", _observed, out={**one, "obs": int})
+        results = observations.key_by("key").scan("interpolate", Interpolate(5)).select("result", "msg", "key", "value")
     else:
         many = {"msg": int, "key": int, **{f"value{k}": "float32" for k in range(10)}}
-        done = records.key_by("key").scan("line", Line(), out=many)
-    done.write("out", sink)
+        results = records.key_by("key").scan("line", Line(), out=many)
+    results.write("out", sink)
     return flow
 
 

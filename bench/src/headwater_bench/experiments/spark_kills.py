@@ -80,14 +80,14 @@ def run(
                 killing.kill(kills or (QUICK if quick else KILLS))
             job.run_to_the_end(master)
             whole = _undisturbed(folder)
-            found = {"kafka": _in_kafka(brokers, whole["kafka"]), "delta": _in_delta(folder / "table")}
+            outputs = {"kafka": _in_kafka(brokers, whole["kafka"]), "delta": _in_delta(folder / "table")}
         answer: dict[str, Any] = {
             "kills": killing.kills.total(),
             "killed": dict(killing.kills),
             "drivers": job.started,
             "messages": feed.sent,
             "results": whole["kafka"].total(),
-            **_sums({sink: _verdict(job, sink, found[sink], whole[sink]) for sink in found}),
+            **_sums({sink: _verdict(job, sink, outputs[sink], whole[sink]) for sink in outputs}),
             "seed": seed or 1,
             "seconds": round(time.monotonic() - began_s, 1),
         }
@@ -129,8 +129,8 @@ class Job:
         """Start one, in a session of its own."""
         self.started += 1
         command = [sys.executable, "-m", __name__, master, *self._given, "to the end" if to_the_end else ""]
-        with (self.folder / "said").open("wb") as said:
-            return subprocess.Popen(command, stdout=said, stderr=said, start_new_session=True)
+        with (self.folder / "said").open("wb") as file:
+            return subprocess.Popen(command, stdout=file, stderr=file, start_new_session=True)
 
     def run_to_the_end(self, master: str) -> None:
         """Take what is left of the messages."""
@@ -143,8 +143,8 @@ class Job:
 
     def committed(self) -> int:
         """Return the last micro-batch that Spark knows to be done, -1 before the first."""
-        done = self.folder.glob("checkpoint/query/commits/[0-9]*")
-        return max((int(path.name) for path in done), default=-1)
+        commits = self.folder.glob("checkpoint/query/commits/[0-9]*")
+        return max((int(path.name) for path in commits), default=-1)
 
     def said(self) -> str:
         """Return what the last one has said in the end."""
@@ -222,14 +222,14 @@ class Killing:
     chance: random.Random
     kills: Counter[str] = field(default_factory=Counter)
 
-    def kill(self, wanted: int) -> None:
+    def kill(self, kills: int) -> None:
         """Kill so often; whoever is gone is there again before the next, unless that comes early."""
         process = self.job.start(self.master)
         try:
-            while self.kills.total() < wanted:
+            while self.kills.total() < kills:
                 self._wait_for_the_moment(process)
                 who = self.chance.choice(WHO)
-                victims = self._found(who, process)
+                victims = self._processes_of(who, process)
                 if not victims:
                     continue  # an executor may have none at the moment, and a driver no Java yet
                 kill(victims)
@@ -254,7 +254,7 @@ class Killing:
         _await(has_come_on, f"no micro-batch is done: {self.job.said()}")
         time.sleep(self.chance.uniform(0, _WORK_S))
 
-    def _found(self, who: str, process: subprocess.Popen[bytes]) -> list[int]:
+    def _processes_of(self, who: str, process: subprocess.Popen[bytes]) -> list[int]:
         """Return the processes to kill, one or, of a driver and Java, both."""
         java = [pid for pid in family(process.pid) if _program(pid) == "java"]
         if who == WHO[0]:
@@ -309,9 +309,9 @@ def _undisturbed(folder: Path) -> dict[str, Rows]:
 def _in_kafka(brokers: str, whole: Rows) -> Rows:
     """Return what the topic holds; a broker says that it commits, and lets readers see it a moment later."""
     until_s = time.monotonic() + _SEEN_S
-    while (held := _results(in_topic(brokers, _OUT))).total() < whole.total() and time.monotonic() < until_s:
+    while (rows := _results(in_topic(brokers, _OUT))).total() < whole.total() and time.monotonic() < until_s:
         time.sleep(_LOOK_S)
-    return held
+    return rows
 
 
 def _results(lines: Iterable[bytes]) -> Rows:
@@ -331,13 +331,13 @@ def _in_files(files: Any) -> Rows:
     return Counter(tuple(repr(row[name]) for name in sorted(row)) for row in rows)
 
 
-def _verdict(job: Job, sink: str, held: Rows, whole: Rows) -> dict[str, Any]:
+def _verdict(job: Job, sink: str, rows: Rows, whole: Rows) -> dict[str, Any]:
     step = job.flow.steps["publish" if sink == "kafka" else "insert"]
-    return {"holds": guarantee(step), "lost": (whole - held).total(), "twice": (held - whole).total()}
+    return {"holds": guarantee(step), "lost": (whole - rows).total(), "twice": (rows - whole).total()}
 
 
 def _sums(sinks: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    faults = {name: sum(found[name] for found in sinks.values()) for name in ("lost", "twice")}
+    faults = {name: sum(verdict[name] for verdict in sinks.values()) for name in ("lost", "twice")}
     return {**faults, "sinks": sinks}
 
 

@@ -42,11 +42,11 @@ def empty_ms(spark: Any, seconds: float) -> float:
     query = rows.writeStream.format("noop").option("checkpointLocation", checkpoint).start()
     try:
         began = time.monotonic()
-        told: list[int] = []
-        while query.isActive and (time.monotonic() < began + seconds or len(told) < _FEW):
+        times_ms: list[int] = []
+        while query.isActive and (time.monotonic() < began + seconds or len(times_ms) < _FEW):
             time.sleep(0.1)
-            told = [p.durationMs["triggerExecution"] for p in query.recentProgress if p.numInputRows]
+            times_ms = [p.durationMs["triggerExecution"] for p in query.recentProgress if p.numInputRows]
     finally:
         query.stop()
         rmtree(checkpoint, ignore_errors=True)
-    return float(statistics.median(told[int(_WARM * len(told)) :]))
+    return float(statistics.median(times_ms[int(_WARM * len(times_ms)) :]))

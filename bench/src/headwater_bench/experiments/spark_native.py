@@ -40,12 +40,12 @@ class Bench:
         """Run both over a few records, and say where results differ."""
         from headwater import spark
 
-        found: dict[Meaning, list[tuple[Any, ...]]] = {}
+        rows_by_meaning: dict[Meaning, list[tuple[Any, ...]]] = {}
         for meaning in MEANINGS:
             out = Collect()
             spark.run(_flow(self._few, out), meaning=meaning)
-            found[meaning] = sorted(tuple(record.values()) for record in out.records)
-        ours, theirs = found["headwater"], found["spark"]
+            rows_by_meaning[meaning] = sorted(tuple(record.values()) for record in out.records)
+        ours, theirs = rows_by_meaning["headwater"], rows_by_meaning["spark"]
         if not ours or [row[:4] for row in ours] != [row[:4] for row in theirs]:
             return [f"{len(ours)} windows of ours and {len(theirs)} of Spark's, or other counts"]
         close = np.allclose([row[4:] for row in ours], [row[4:] for row in theirs], rtol=1e-12)
@@ -54,8 +54,8 @@ class Bench:
 
 def _flow(folder: Path, sink: Any) -> Flow:
     flow = Flow("windows")
-    read = flow.read("readings", SparkTable(str(folder), _FIELDS))
-    timed = read.filter("positive", col.value > 0).event_time("timed", "at", lateness="1 s")
+    readings = flow.read("readings", SparkTable(str(folder), _FIELDS))
+    timed = readings.filter("positive", col.value > 0).event_time("timed", "at", lateness="1 s")
     windows = timed.key_by("key").window(
         "windows", Tumbling("10 s"), count=agg.count(), mean=agg.mean("value"), high=agg.max("value")
     )

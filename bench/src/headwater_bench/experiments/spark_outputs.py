@@ -24,7 +24,7 @@ def written(flow: str, folder: Path) -> pa.Table:
     import pyarrow.json as pj
     import pyarrow.parquet as pq
 
-    found = [path for path in sorted(folder.glob("*")) if path.name[0] not in "._" and path.stat().st_size]
+    paths = [path for path in sorted(folder.glob("*")) if path.name[0] not in "._" and path.stat().st_size]
     kinds = {"msg": pa.int64(), "result": pa.float32() if flow == "pred" else pa.string()}
     options = pj.ParseOptions(explicit_schema=pa.schema(kinds))
     sizes = pj.ReadOptions(block_size=2**24)
@@ -33,7 +33,7 @@ def written(flow: str, folder: Path) -> pa.Table:
         if f.suffix == ".parquet"
         # what is no number in JSON, Spark writes as text, and we as null
         else pj.read_json(pa.BufferReader(_INFINITE.sub(b"null", f.read_bytes())), sizes, options)
-        for f in found
+        for f in paths
     ]
     names = sorted(tables[0].column_names) if tables else []
     return pa.concat_tables([table.select(names) for table in tables]) if tables else pa.table({})
@@ -55,14 +55,14 @@ def differences(flow: str, ours: pa.Table, theirs: pa.Table) -> list[str]:
 
 
 def _etl(one: pa.Table, other: pa.Table) -> list[str]:
-    told = []
+    problems = []
     (names, values), (others, theirs) = (_entries(table["senml"]) for table in (one, other))
     if not names.equals(others):
         return ["entries have other names, or another order"]
     numbers, texts = (_numbers(each) for each in (values, theirs))
-    told += _unlike(numbers[0], texts[0], 1e-6, "number of an entry")
+    problems += _unlike(numbers[0], texts[0], 1e-6, "number of an entry")
     odd = _first(pc.not_equal(numbers[1], texts[1]))
-    return told + ([] if odd is None else [f"text {odd}: {numbers[1][odd]} and {texts[1][odd]}"])
+    return problems + ([] if odd is None else [f"text {odd}: {numbers[1][odd]} and {texts[1][odd]}"])
 
 
 def _entries(messages: pa.ChunkedArray) -> tuple[pa.Array, pa.Array]:
@@ -121,7 +121,7 @@ def _pred(one: pa.Table, other: pa.Table) -> list[str]:
     odd = _first(pc.not_equal(*(table["label"] for table in classes)))
     if odd is not None:
         return [f"message {classes[0]['msg'][odd]}: {classes[0]['label'][odd]} and {classes[1]['label'][odd]}"]
-    told = _unlike(classes[0]["result"].to_numpy(), classes[1]["result"].to_numpy(), 0, "class")
+    texts = _unlike(classes[0]["result"].to_numpy(), classes[1]["result"].to_numpy(), 0, "class")
     # an error is in units of the latest average of any sensor, and which that is depends on how records are batched; before
     # the first it is infinite
     errors = [table.filter(pc.invert(is_class))["result"].to_numpy().astype(np.float64) for table in (one, other)]
@@ -129,10 +129,10 @@ def _pred(one: pa.Table, other: pa.Table) -> list[str]:
     ratio = errors[1][both] / errors[0][both]
     wrong = np.flatnonzero((ratio < _LEAST / _MOST) | (ratio > _MOST / _LEAST))
     if len(wrong) or not len(ratio):
-        told.append(f"{len(wrong)} of {len(ratio)} errors are not in units of any average")
+        texts.append(f"{len(wrong)} of {len(ratio)} errors are not in units of any average")
     elif len(ratio) >= _MANY and not 0.8 < np.median(ratio) < 1.25:
-        told.append(f"errors are {np.median(ratio):.2f} times as large there")
-    return told
+        texts.append(f"errors are {np.median(ratio):.2f} times as large there")
+    return texts
 
 
 _COMPARE: dict[str, Callable[[pa.Table, pa.Table], list[str]]] = {"etl": _etl, "stats": _stats, "pred": _pred}

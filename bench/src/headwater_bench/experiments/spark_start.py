@@ -53,9 +53,9 @@ def _seconds(command: Sequence[str], folder: Path) -> float:
     from headwater.spark import java
 
     environ = {**os.environ, "JAVA_HOME": str(java.find().home), "SPARK_LOCAL_IP": "127.0.0.1"}
-    with tempfile.TemporaryFile() as said:
+    with tempfile.TemporaryFile() as file:
         began = time.perf_counter()
-        process = subprocess.Popen(command, stdout=said, stderr=said, env=environ)
+        process = subprocess.Popen(command, stdout=file, stderr=file, env=environ)
         try:
             while True:
                 ended = process.poll() is not None  # asked first: all that it has written is there then
@@ -63,9 +63,9 @@ def _seconds(command: Sequence[str], folder: Path) -> float:
                     took = time.perf_counter() - began
                     break
                 if ended or time.perf_counter() - began > _PATIENCE_S:
-                    said.seek(0)
-                    told = said.read().decode(errors="replace").strip()[-500:]
-                    raise RunError(f"{' '.join(command[:6])} … had no output: {told}")
+                    file.seek(0)
+                    text = file.read().decode(errors="replace").strip()[-500:]
+                    raise RunError(f"{' '.join(command[:6])} … had no output: {text}")
                 time.sleep(0.02)
             process.wait(_PATIENCE_S)
         finally:

@@ -68,8 +68,8 @@ def when_done_with(running: EngineRun, count: int) -> Sample:
     looks = 0  # in a row at which that was so: a single one may fall between two hands
     while True:
         sample = running.sample()
-        done = sample.records_in == count and not any(step.left for step in sample.steps.values())
-        looks = looks + 1 if done else 0
+        is_done = sample.records_in == count and not any(step.left for step in sample.steps.values())
+        looks = looks + 1 if is_done else 0
         if looks == 2:
             return sample
         report = running.wait(0.01)

@@ -116,7 +116,7 @@ def run(quick: bool = False, output: Path | None = None) -> dict[str, Any]:
         (folder / "tanks.py").write_text(_FLOW)
         with served(folder) as at:
             engine, dashboard = at.processes()
-            alone, seen, pages, paints = [], [], [], []
+            alone, watched_cores, pages, paints = [], [], [], []
             for _ in range(turns):
                 alone.append(_cores(engine, seconds))
                 context = browser.new_context()
@@ -124,16 +124,16 @@ def run(quick: bool = False, output: Path | None = None) -> dict[str, Any]:
                 log_in(page, at.url, at.token)
                 paints.append(_painted_ms(page))
                 before_s = _cpu_s([dashboard])
-                seen.append(_cores(engine, seconds))
+                watched_cores.append(_cores(engine, seconds))
                 pages.append((_cpu_s([dashboard]) - before_s) / seconds)
                 context.close()
             memory = _resident(dashboard)
         large = _largest(browser, folder / "many", seconds)
     answer = {
         "machine": machine(),
-        "engine_cost": round(statistics.median(seen) - statistics.median(alone), 4),
+        "engine_cost": round(statistics.median(watched_cores) - statistics.median(alone), 4),
         "engine_cores_alone": round(statistics.median(alone), 4),
-        "engine_cores_seen": round(statistics.median(seen), 4),
+        "engine_cores_seen": round(statistics.median(watched_cores), 4),
         "dashboard_cores": round(statistics.median(pages), 4),
         "dashboard_mb": round(memory / 1e6, 1),
         "first_paint_ms": round(statistics.median(paints)),

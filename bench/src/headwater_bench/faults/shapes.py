@@ -71,8 +71,8 @@ class _Building:
     def _source(self, name: str) -> None:
         if name not in self.shape.records:
             self.shape.records[name] = _records(Random(f"{self.shape.seed} {name}"), int(name[-1]))
-        read = self.flow.read(name, io.Items([], FIELDS))
-        self.open.append(read.event_time(self._name("time"), "t"))
+        stream = self.flow.read(name, io.Items([], FIELDS))
+        self.open.append(stream.event_time(self._name("time"), "t"))
 
     def _name(self, what: str) -> str:
         self.count += 1

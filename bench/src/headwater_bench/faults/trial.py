@@ -119,8 +119,8 @@ class Trial:
         self.complete = after
         for source in world.sources:
             name, begins = source.task.name, source.handed or 0
-            gone = self.forgotten.get(name, 0)
-            assert begins >= gone, f"source {name!r} was told to forget what is before {gone}; it begins at {begins}"
+            first = self.forgotten.get(name, 0)
+            assert begins >= first, f"source {name!r} was told to forget what is before {first}; it begins at {begins}"
         world.forgotten = self.forgotten
         world.before_move = self._before_move
         return world
@@ -207,11 +207,11 @@ def _state(world: World) -> dict[str, Any]:
     for task in world.tasks:
         of_step = states.setdefault(task.name, {}) if isinstance(task.operator, ProcessOperator | ScanOperator) else {}
         if isinstance(task.operator, ProcessOperator):
-            saved = unpack_state("process", task.operator.snapshot())
-            of_step.update({tuple(key): state for key, state in zip(saved["keys"], saved["states"], strict=True)})
+            content = unpack_state("process", task.operator.snapshot())
+            of_step.update({tuple(key): state for key, state in zip(content["keys"], content["states"], strict=True)})
         elif isinstance(task.operator, ScanOperator):
-            saved = unpack_state("scan _Tally", task.operator.snapshot())
-            if saved["slots"]:
-                cells = zip(*(saved["cells"][name].tolist() for name in ("count", "total")), strict=True)
-                of_step.update(zip(saved["keys"]["k"].tolist(), cells, strict=True))
+            content = unpack_state("scan _Tally", task.operator.snapshot())
+            if content["slots"]:
+                cells = zip(*(content["cells"][name].tolist() for name in ("count", "total")), strict=True)
+                of_step.update(zip(content["keys"]["k"].tolist(), cells, strict=True))
     return states

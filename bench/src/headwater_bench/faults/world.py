@@ -151,11 +151,11 @@ class World:
         able += [source for source in self.sources if not source.idle]
         if not able:
             return
-        chosen = self.random.choice(able)
-        if isinstance(chosen, SimulatedSource):
-            chosen.move()
+        actor = self.random.choice(able)
+        if isinstance(actor, SimulatedSource):
+            actor.move()
         else:
-            self._activate(chosen)
+            self._activate(actor)
 
     def _activate(self, task: Task) -> None:
         size = sum(entry.size for entry in task.queue.entries)

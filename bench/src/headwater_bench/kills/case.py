@@ -222,7 +222,7 @@ def state_of(folder: Path) -> dict[str, int]:
     assert last is not None
     state: dict[str, int] = {}
     for task in last.content["tasks"]["sum"]:
-        saved = unpack_state("process", task["state"])
+        content = unpack_state("process", task["state"])
         assert not task["changes"]
-        state.update({key: total for (key,), total in zip(saved["keys"], saved["states"], strict=True)})
+        state.update({key: total for (key,), total in zip(content["keys"], content["states"], strict=True)})
     return state

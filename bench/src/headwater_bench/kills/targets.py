@@ -119,8 +119,8 @@ class Mqtt(Target):
 
     def rows(self, folder: Path) -> list[Row]:
         """Return what the broker has kept for the receiver."""
-        heard = mosquitto.hear(self._port, f"{name_of(folder)}-witness", name_of(folder), qos=1)
-        return [_row(json.loads(line)) for line in heard]
+        lines = mosquitto.hear(self._port, f"{name_of(folder)}-witness", name_of(folder), qos=1)
+        return [_row(json.loads(line)) for line in lines]
 
 
 class MqttWithIds(Mqtt):
@@ -135,8 +135,8 @@ class MqttWithIds(Mqtt):
 
     def rows(self, folder: Path) -> list[Row]:
         """Return what the broker has kept for the receiver, each with its id."""
-        heard = mosquitto.hear(self._port, f"{name_of(folder)}-witness", name_of(folder), qos=1, properties=True)
-        return [(*_row(json.loads(payload)), id) for _, id, payload in (line.split(" ", 2) for line in heard)]
+        lines = mosquitto.hear(self._port, f"{name_of(folder)}-witness", name_of(folder), qos=1, properties=True)
+        return [(*_row(json.loads(payload)), id) for _, id, payload in (line.split(" ", 2) for line in lines)]
 
 
 def _row(record: dict[str, Any]) -> Row:

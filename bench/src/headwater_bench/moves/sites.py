@@ -220,7 +220,7 @@ class Farm:
     def move(self, steps: list[str], site: str) -> None:
         """Begin a move; a site that was taken for gone comes back in a moment."""
 
-        def begun() -> bool:
+        def has_begun() -> bool:
             try:
                 return bool(ask(self._state, Ask("move", steps, site)))
             except NobodyError:
@@ -230,7 +230,7 @@ class Farm:
                     raise
                 return False
 
-        self.wait(begun, "a move")
+        self.wait(has_begun, "a move")
 
     def kill_site(self, name: str) -> None:
         """Kill a site: its agent, the processes of its parts, and what those have started, such as Spark's Java."""

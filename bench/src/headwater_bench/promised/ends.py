@@ -106,7 +106,7 @@ def ages_ms(path: Path, since_s: float, origin: int | None = None) -> NDArray[np
     text = path.read_text() if path.exists() else ""
     rows = np.array([line.split() for line in text.splitlines()], np.int64).reshape(-1, 3)
     # not of windows that the end of the stream has closed, before they could have been otherwise
-    chosen = (rows[:, 0] >= since_s * 1e9) & (rows[:, 1] >= 0)
+    mask = (rows[:, 0] >= since_s * 1e9) & (rows[:, 1] >= 0)
     if origin is not None:
-        chosen &= rows[:, 2] == origin
-    return np.asarray(rows[chosen, 1] / 1e6)
+        mask &= rows[:, 2] == origin
+    return np.asarray(rows[mask, 1] / 1e6)

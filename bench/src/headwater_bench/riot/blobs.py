@@ -73,13 +73,13 @@ class PutBlobs:
 
     def write(self, batch: Batch) -> Refused:
         """Store each record's data."""
-        refused: Refused = {}
+        refusals: Refused = {}
         for row, (name, data) in enumerate(zip(batch["name"].tolist(), batch["data"].tolist(), strict=True)):
             try:
                 self.store.put(name, data)
             except InputError as error:
-                refused[row] = str(error)
-        return refused
+                refusals[row] = str(error)
+        return refusals
 
     def close(self) -> None:
         """Nothing is left open."""

@@ -103,11 +103,11 @@ def _train(source: Any, folder: Path | None) -> Flow:
 
 def _shared_models() -> Path | None:
     """Return the folder through which a running TRAIN hands models to a running PRED, if one is named."""
-    named = os.environ.get("HEADWATER_RIOT_MODELS")
-    if not named:
+    place = os.environ.get("HEADWATER_RIOT_MODELS")
+    if not place:
         return None
-    Path(named).mkdir(parents=True, exist_ok=True)
-    return Path(named)
+    Path(place).mkdir(parents=True, exist_ok=True)
+    return Path(place)
 
 
 def _passing_folder() -> Path:

@@ -59,10 +59,10 @@ def etl(
         parallel=count["annotate"],
     )
     annotated.write("insert", insert or Discard(), parallel=count["insert"])
-    written = annotated.map_batches(
+    records = annotated.map_batches(
         "senml", WriteSenml(dataset), out={"msg": int, "senml": str}, parallel=count["senml"]
     )
-    written.write("publish", publish or Discard(), parallel=count["publish"])
+    records.write("publish", publish or Discard(), parallel=count["publish"])
     return flow
 
 

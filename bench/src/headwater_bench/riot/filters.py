@@ -40,15 +40,15 @@ class BloomCheck:
 
     def __call__(self, batch: Batch) -> Batch:
         """Return the batch with values taken out."""
-        named = np.flatnonzero(batch["obs"] == 0)
+        first_rows = np.flatnonzero(batch["obs"] == 0)
         ids: Text = batch[self._id]
-        strange = named[~self._known.contains(ids if len(named) == batch.length else ids.take(named))]
+        strange = first_rows[~self._known.contains(ids if len(first_rows) == batch.length else ids.take(first_rows))]
         if not len(strange):
             return batch
         values, valid = parts(batch["value"])
-        left = np.ones(batch.length, np.bool_) if valid is None else valid.copy()
-        left[strange] = False
-        return batch.with_columns({"value": nullable(values, left)})
+        mask = np.ones(batch.length, np.bool_) if valid is None else valid.copy()
+        mask[strange] = False
+        return batch.with_columns({"value": nullable(values, mask)})
 
 
 class KnownSensors(Operator):
@@ -71,6 +71,6 @@ class KnownSensors(Operator):
 
 def known_ids(ids: Text, capacity: int = 20_000_000, false_positives: float = 0.01) -> BloomFilter:
     """Return a filter of the benchmark's size that knows these ids."""
-    known = BloomFilter(capacity, false_positives)
-    known.add(ids)
-    return known
+    ids_filter = BloomFilter(capacity, false_positives)
+    ids_filter.add(ids)
+    return ids_filter

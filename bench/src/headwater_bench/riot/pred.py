@@ -55,18 +55,18 @@ def pred(
         announced = flow.read("updates", updates)
         loaded = announced.apply("load", partial(LoadModel, models), out=MODELS, parallel=count["load"])
     id_columns = ["msg", dataset.id]
-    named: dict[str, object] = {"msg": int, dataset.id: str}
-    results = {**named, "kind": str, "result": "float32", "label": str}
+    keys: dict[str, object] = {"msg": int, dataset.id: str}
+    results = {**keys, "kind": str, "result": "float32", "label": str}
     classes = _with_models(
         flow, "dtc", rows, loaded, Apply(partial(Classify, first_tree, features, id_columns)), results, count
     )
     line = Apply(partial(Regress, first_line, features[:-1], target, id_columns))
-    measures = {**named, "measured": "float32", "predicted": "float32"}
+    measures = {**keys, "measured": "float32", "predicted": "float32"}
     predicted = _with_models(flow, "mlr", rows, loaded, line, measures, count)
     averages = rows.key_by(dataset.id).scan(
         "average",
         BlockAverage(window, target, into="value"),
-        out={**named, "value": "float32"},
+        out={**keys, "value": "float32"},
         parallel=count["average"],
     )
     inputs = (Input("mlr", "out", predicted.schema), Input("average", "out", averages.schema, grouping="all"))

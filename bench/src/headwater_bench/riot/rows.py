@@ -49,19 +49,19 @@ class JoinObservations(Operator):
     def snapshot(self, select: Select | None = None) -> bytes:
         """Save the messages that are still open."""
         ids, seen, values = self._pieces.open()
-        chosen = np.ones(len(ids), np.bool_) if select is None else select.rows([ids])
-        parts = {"ids": ids[chosen], "seen": seen[chosen], "values": values[chosen]}
+        mask = np.ones(len(ids), np.bool_) if select is None else select.rows([ids])
+        parts = {"ids": ids[mask], "seen": seen[mask], "values": values[mask]}
         return pack_state("join observations", parts)
 
     def restore(self, data: bytes) -> None:
         """Take over saved messages."""
-        saved = unpack_state("join observations", data)
-        if saved["values"].shape[1:] != (self._pieces.field_count,):
+        content = unpack_state("join observations", data)
+        if content["values"].shape[1:] != (self._pieces.field_count,):
             raise SnapshotError(
                 f"a message of {self._dataset.name} has {self._pieces.field_count} observations; "
-                f"the snapshot has {saved['values'].shape[1]}"
+                f"the snapshot has {content['values'].shape[1]}"
             )
-        self._pieces.restore(saved["ids"], saved["seen"], saved["values"])
+        self._pieces.restore(content["ids"], content["seen"], content["values"])
 
     def forget(self, select: Select) -> None:
         """Drop the chosen messages."""
@@ -123,13 +123,13 @@ class WriteSenml:
 def _as_texts(columns: list[Column]) -> list[Text]:
     """Return all columns as texts; the numbers in one go, since a call costs as much as many of them."""
     numbers = [parts(column)[0] for column in columns if not isinstance(column, Text)]
-    written = Text(*float32_texts(np.concatenate(numbers))) if numbers else Text.of([])  # type: ignore[arg-type]
+    floats = Text(*float32_texts(np.concatenate(numbers))) if numbers else Text.of([])  # type: ignore[arg-type]
     texts, at = [], 0
     for column in columns:
         if isinstance(column, Text):
             texts.append(column)
             continue
-        text = written[at : at + len(column)]
+        text = floats[at : at + len(column)]
         at += len(column)
         texts.append(_with_nulls(text, column.valid) if isinstance(column, Nullable) else text)
     return texts

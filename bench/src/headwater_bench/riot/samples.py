@@ -21,11 +21,11 @@ _NOTES = {"CITY": "city-metadata.txt", "TAXI": "taxi-metadata-fulldataset.txt"} 
 
 def folder() -> Path | None:
     """Return where the samples are: $HEADWATER_RIOT_DATA, or `shared/data/riotbench` beside the project."""
-    named = os.environ.get("HEADWATER_RIOT_DATA")
-    if named:
-        if not Path(named).is_dir():
-            raise InputError(f"HEADWATER_RIOT_DATA names {named!r}, which is not a folder")
-        return Path(named)
+    place = os.environ.get("HEADWATER_RIOT_DATA")
+    if place:
+        if not Path(place).is_dir():
+            raise InputError(f"HEADWATER_RIOT_DATA names {place!r}, which is not a folder")
+        return Path(place)
     beside = Path(__file__).parents[5] / "shared" / "data" / "riotbench"
     return beside if beside.is_dir() else None
 

@@ -29,7 +29,7 @@ def train_regression(features: Numbers, target: Numbers, columns: list[str]) -> 
     if features.shape != (len(columns) - 1, count) or count < 1:
         raise ModelError(f"training over {columns} needs as many rows of features; got {features.shape}, {count}")
     spread, mean = features.std(axis=1), features.mean(axis=1)
-    weights = _selected(count, spread, float(target.std()), lambda chosen: _fit(features, target, chosen))
+    weights = _selected(count, spread, float(target.std()), lambda attributes: _fit(features, target, attributes))
     return _model(columns, weights, mean, float(target.mean()))
 
 
@@ -76,7 +76,7 @@ class Moments:
 def regression_of(moments: Moments, columns: list[str]) -> LinearModel:
     """Fit the last of `columns` by the others, as `train_regression` does, without the rows."""
     spread = np.sqrt(np.diag(moments.products).astype(np.float64) / moments.count)
-    weights = _selected(moments.count, spread[:-1], float(spread[-1]), lambda chosen: _fit_of(moments, chosen))
+    weights = _selected(moments.count, spread[:-1], float(spread[-1]), lambda attributes: _fit_of(moments, attributes))
     mean = moments.mean.astype(np.float64)
     return _model(columns, weights, mean[:-1], float(mean[-1]))
 
@@ -88,55 +88,55 @@ def _model(columns: list[str], weights: Numbers, mean: Numbers, target_mean: flo
 
 def _selected(count: int, spread: Numbers, target_spread: float, fit: Fit) -> Numbers:
     """Fit by the attributes that are worth it; return the weights of all."""
-    chosen = [a for a in range(len(spread)) if spread[a] > 0]
-    weights, error = fit(chosen)
-    while chosen and target_spread > 0:
-        strength = [abs(weights[a]) * spread[a] / target_spread for a in chosen]
+    attributes = [a for a in range(len(spread)) if spread[a] > 0]
+    weights, error = fit(attributes)
+    while attributes and target_spread > 0:
+        strength = [abs(weights[a]) * spread[a] / target_spread for a in attributes]
         if max(strength) <= _COLLINEAR:
             break
-        chosen.remove(chosen[int(np.argmax(strength))])
-        weights, error = fit(chosen)
-    return _without_useless(count, chosen, weights, error, spread, fit)
+        attributes.remove(attributes[int(np.argmax(strength))])
+        weights, error = fit(attributes)
+    return _without_useless(count, attributes, weights, error, spread, fit)
 
 
 def _without_useless(
-    count: int, chosen: list[int], weights: Numbers, error: float, spread: Numbers, fit: Fit
+    count: int, attributes: list[int], weights: Numbers, error: float, spread: Numbers, fit: Fit
 ) -> Numbers:
-    full_error, free = error, count - len(chosen) - 1
-    best = count + len(chosen) + 1.0
-    while chosen:
-        weakest = min(chosen, key=lambda a: abs(weights[a]) * spread[a])
-        fewer = [a for a in chosen if a != weakest]
+    full_error, free = error, count - len(attributes) - 1
+    best = count + len(attributes) + 1.0
+    while attributes:
+        weakest = min(attributes, key=lambda a: abs(weights[a]) * spread[a])
+        fewer = [a for a in attributes if a != weakest]
         tried, error = fit(fewer)
         ratio = error / full_error if full_error > 0 else 1.0
         akaike = ratio * free + 2 * (len(fewer) + 1)
         if akaike >= best:
             break
-        best, chosen, weights = akaike, fewer, tried
+        best, attributes, weights = akaike, fewer, tried
     return weights
 
 
-def _fit(features: Numbers, target: Numbers, chosen: list[int]) -> tuple[Numbers, float]:
+def _fit(features: Numbers, target: Numbers, attributes: list[int]) -> tuple[Numbers, float]:
     # Centred, and scaled to a spread of 1, so that the ridge weighs on all alike and the sums stay exact.
     weights = np.zeros(len(features))
     centred = target - target.mean()
-    if chosen:
-        part = features[chosen]
+    if attributes:
+        part = features[attributes]
         spread = part.std(axis=1)
         scaled = (part - part.mean(axis=1, keepdims=True)) / spread[:, None]
-        weights[chosen] = _solved(scaled @ scaled.T, scaled @ centred) / spread
-    left = centred - weights @ (features - features.mean(axis=1, keepdims=True))
-    return weights, float(left @ left)
+        weights[attributes] = _solved(scaled @ scaled.T, scaled @ centred) / spread
+    residual = centred - weights @ (features - features.mean(axis=1, keepdims=True))
+    return weights, float(residual @ residual)
 
 
-def _fit_of(moments: Moments, chosen: list[int]) -> tuple[Numbers, float]:
+def _fit_of(moments: Moments, attributes: list[int]) -> tuple[Numbers, float]:
     products = moments.products
     weights = np.zeros(len(products) - 1)
-    if chosen:
-        spread = np.sqrt(np.diag(products)[chosen] / moments.count)
-        square = products[np.ix_(chosen, chosen)] / np.outer(spread, spread)
-        across = products[chosen, -1] / spread
-        weights[chosen] = _solved(square.astype(np.float64), across.astype(np.float64)) / spread.astype(np.float64)
+    if attributes:
+        spread = np.sqrt(np.diag(products)[attributes] / moments.count)
+        square = products[np.ix_(attributes, attributes)] / np.outer(spread, spread)
+        across = products[attributes, -1] / spread
+        weights[attributes] = _solved(square.astype(np.float64), across.astype(np.float64)) / spread.astype(np.float64)
     wide = np.append(-weights, 1.0).astype(np.longdouble)
     return weights, max(0.0, float(wide @ products @ wide))
 

@@ -136,13 +136,13 @@ class Plot(Operator):
 
     def restore(self, data: bytes) -> None:
         """Take over what waits."""
-        saved = unpack_state("plot", data)
+        content = unpack_state("plot", data)
         self._points = {
             label: {kind: [(point[0], point[1]) for point in line] for kind, line in series.items()}
-            for label, series in saved["points"].items()
+            for label, series in content["points"].items()
         }
-        self._count, self._archives, self._made = saved["count"], saved["archives"], saved["made"]
-        self._drawn = dict(saved["drawn"])
+        self._count, self._archives, self._made = content["count"], content["archives"], content["made"]
+        self._drawn = dict(content["drawn"])
 
 
 def stats_viz(

@@ -19,7 +19,7 @@ from pathlib import Path
 _PATIENCE_S = 180.0  #: on a machine with much else to do, a Java takes its time
 _LOWEST = 15_000
 _MOST_WORKERS = 8  #: of tests, each of which takes ports of its own
-_given: set[int] = set()
+_ports_given: set[int] = set()
 
 
 class NotHereError(Exception):
@@ -42,8 +42,8 @@ def free_port() -> int:
             except OSError:
                 continue
             port = int(probe.getsockname()[1])
-        if port not in _given:
-            _given.add(port)
+        if port not in _ports_given:
+            _ports_given.add(port)
             return port
 
 

@@ -60,16 +60,16 @@ def hear(port: int, name: str, topic: str, *, qos: int, properties: bool = False
     publish(port, topic.removesuffix("/#"), [end], qos=qos)
     form = ["-V", "5", "-x", "3600", "-F", "%t %P %p"] if properties else []
     command = ["stdbuf", "-oL", *_subscriber(port, name, topic, qos), "-c", *form, "-W", str(_PATIENCE_S)]
-    heard: list[str] = []
+    lines: list[str] = []
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         for line in process.stdout:
             if line.rstrip("\n").endswith(end):
                 break
-            heard.append(line.rstrip("\n"))
+            lines.append(line.rstrip("\n"))
         process.terminate()
     forget(port, name)
-    return heard
+    return lines
 
 
 def forget(port: int, name: str) -> None:

@@ -13,8 +13,8 @@ def make_topic(brokers: str, topic: str, partitions: int) -> None:
     from confluent_kafka.admin import AdminClient, NewTopic
 
     admin = AdminClient({"bootstrap.servers": brokers})  # it has to outlive what it is asked
-    for done in admin.create_topics([NewTopic(topic, partitions, 1)]).values():
-        done.result(_PATIENCE_S)
+    for future in admin.create_topics([NewTopic(topic, partitions, 1)]).values():
+        future.result(_PATIENCE_S)
 
 
 def in_topic(brokers: str, topic: str) -> list[bytes]:
@@ -35,8 +35,8 @@ def remove_topic(brokers: str, topic: str) -> None:
     from confluent_kafka.admin import AdminClient
 
     admin = AdminClient({"bootstrap.servers": brokers})
-    for done in admin.delete_topics([topic]).values():
-        done.result(_PATIENCE_S)
+    for future in admin.delete_topics([topic]).values():
+        future.result(_PATIENCE_S)
 
 
 def _of_partition(consumer: Any, partition: Any) -> list[bytes]:

@@ -61,12 +61,12 @@ def least(lent: Mapping[str, float], here: frozenset[str], needed: Mapping[str, 
     """Return what the cheapest way would cost that keeps every promise, by trying all: the optimum with hindsight."""
     names, places = list(needed), [site for site in PRICES if site != SENSORS and site in here]
     best = float("inf")
-    for chosen in product(places, repeat=len(names)):
+    for sites_chosen in product(places, repeat=len(names)):
         used: Counter[str] = Counter()
-        for name, site in zip(names, chosen, strict=True):
+        for name, site in zip(names, sites_chosen, strict=True):
             used[site] += needed[name]  # type: ignore[assignment]  # cores are no whole numbers
         if all(used[site] <= lent[site] + 1e-9 for site in used):
-            best = min(best, cost(dict(zip(names, chosen, strict=True)), needed))
+            best = min(best, cost(dict(zip(names, sites_chosen, strict=True)), needed))
     return best
 
 

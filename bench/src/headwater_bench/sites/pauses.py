@@ -40,9 +40,9 @@ def waits_of(flow: Promised, output: Output) -> Waits:
     with output.path.open() as lines:
         numbers = np.array([json.loads(line)["msg"] for line in lines], np.int64)
     moments, counts = (np.array(each) for each in zip(*output.points, strict=True))
-    seen = numbers[: counts[-1]]
-    due_s = began_s + seen / flow.contract.rate_hz
-    waited_s = moments[np.searchsorted(counts, np.arange(len(seen)), side="right")] - due_s
+    first = numbers[: counts[-1]]
+    due_s = began_s + first / flow.contract.rate_hz
+    waited_s = moments[np.searchsorted(counts, np.arange(len(first)), side="right")] - due_s
     order = np.argsort(due_s, kind="stable")
     return Waits(due_s[order], waited_s[order])
 

@@ -199,18 +199,18 @@ class Interpreter:
         for pos in range(len(self._a.stages) - 1, -1, -1):
             for token in [token for token in remaining.values() if pos in token.waits]:
                 new, last = token.first is None, pos == min(token.waits)
-                taken = self._show_at(token, pos, event, last=last)
-                if taken or last:
+                is_taken = self._show_at(token, pos, event, last=last)
+                if is_taken or last:
                     del remaining[token.seq]
-                left_out |= taken and new and pos > 0
+                left_out |= is_taken and new and pos > 0
         if left_out and self._starts_at_each:
             # an attempt began beyond the first place, where the record may begin another
             self._show_at(self._arm(tokens[0].key, 0, {}, None, event.time), 0, event, last=True)
 
     def _show_at(self, token: Token, pos: int, event: ShownRecord, *, last: bool) -> bool:
         """Show a record to an attempt at one of the stages where it waits, perhaps the last; say whether it was taken."""
-        taken = self._try(token, pos, event)
-        if taken:
+        is_taken = self._try(token, pos, event)
+        if is_taken:
             if token in self._tokens and not token.waits:
                 self._die(token, event.time, again=False)  # others wait wherever it would
         elif last and token.first is not None:
@@ -220,7 +220,7 @@ class Interpreter:
             self._tokens.stay(token)
             if not token.waits:
                 self._die(token, event.time, again=False)
-        return taken
+        return is_taken
 
     def _try(self, token: Token, pos: int, event: ShownRecord) -> bool:
         stage = self._a.stages[pos]

@@ -338,8 +338,8 @@ class NfaMatcher(PooledMatcher):
         for name, field in _SAVED.items():
             self._pool[:count, field] = attempts[name]
         self._meta[[k.FREE, k.LIVE]] = count
-        begun = np.flatnonzero(attempts["first"] != k.NOTHING_YET)
-        by_age = begun[np.lexsort((attempts["begun"][begun], attempts["first"][begun]))]
+        with_first = np.flatnonzero(attempts["first"] != k.NOTHING_YET)
+        by_age = with_first[np.lexsort((attempts["begun"][with_first], attempts["first"][with_first]))]
         by_deadline = np.lexsort((attempts["came"], attempts["deadline"]))
         waiting = by_deadline[attempts["deadline"][by_deadline] != k.NEVER]
         records.plant(np.argsort(attempts["came"]), by_age, waiting, self._plan, self._state(0))  # type: ignore[no-untyped-call]

@@ -164,7 +164,7 @@ def _offers(problem: Problem, device: Ints) -> list[dict[str, Any]]:
     """Return the devices that steps run on, or could be moved to by hand, zone by zone."""
     net = problem.net
     others = [int(d) for d in candidates(problem) if int(d) not in set(device.tolist())]
-    shown = sorted({*device.tolist(), *others[:_OFFERED]})
+    devices = sorted({*device.tolist(), *others[:_OFFERED]})
     return [
         {
             "device": net.device_name(d),
@@ -172,11 +172,11 @@ def _offers(problem: Problem, device: Ints) -> list[dict[str, Any]]:
             "class": net.classes[int(net.class_of[d])].name,
             "cloud": bool(net.classes[int(net.class_of[d])].cloud),
         }
-        for d in shown
+        for d in devices
     ]
 
 
-def _check(what: str, name: str, known: Mapping[str, Any]) -> None:
-    if name not in known:
-        slip = suggestion(name, known) or f"; there are {listed(known)}"
+def _check(what: str, name: str, things: Mapping[str, Any]) -> None:
+    if name not in things:
+        slip = suggestion(name, things) or f"; there are {listed(things)}"
         raise PlacementError(f"there is no {what} '{name}' to plan with{slip}")

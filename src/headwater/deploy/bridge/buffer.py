@@ -104,9 +104,9 @@ class _Recent:
         while self.nbytes > most_bytes:
             self.nbytes -= len(self._frames[at])
             at += 1
-        gone = self._frames[:at]
+        frames = self._frames[:at]
         del self._numbers[:at], self._frames[:at]
-        return gone
+        return frames
 
 
 class MemoryBuffer:
@@ -136,7 +136,7 @@ class MemoryBuffer:
         self._recent.append(self._end, frame)
         self._end += 1
         if self._most is not None:
-            self.dropped += sum(unpack_frame(gone).length for gone in self._recent.shrink(max(self._most, len(frame))))
+            self.dropped += sum(unpack_frame(each).length for each in self._recent.shrink(max(self._most, len(frame))))
 
     def read(self, start: int, stop: int, most_bytes: int) -> tuple[list[NumberedFrame], int]:
         """Return messages from one number up to another, about so many bytes, and the number that was reached."""

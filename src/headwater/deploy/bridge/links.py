@@ -161,10 +161,10 @@ class Links:
         for connection in list(self._connections):
             connection.leave_if_revoked()
 
-    def is_revoked(self, shown: Mapping[str, Any] | None) -> bool:
+    def is_revoked(self, certificate: Mapping[str, Any] | None) -> bool:
         """Say whether a certificate that was shown is refused; it is warned of that now and then."""
-        names = _names(shown)
-        if not any(refuses(self._revoked, name, shown_serial(shown)) for name in names):
+        names = _names(certificate)
+        if not any(refuses(self._revoked, name, shown_serial(certificate)) for name in names):
             return False
         if time.monotonic() - self._warned_s > _QUIET_S:
             self._warned_s = time.monotonic()
@@ -249,18 +249,18 @@ class Links:
 
     def find(self, hello: Hello, names: Collection[str] | None) -> _Attached | None:
         """Return the end that somebody who calls wants to talk to, by `names` that are in its certificate if it has one."""
-        attached = self._called(hello)
+        attached = self._end_for(hello)
         return attached if attached is None or names is None or attached.name in (None, *names) else None
 
     def note_unheard(self, message: Message, names: Collection[str] | None) -> None:
         """Warn, now and then, of who has called an end that is here, and for somebody else."""
-        meant = self._called(message) if isinstance(message, Hello) else None
-        if meant is not None and time.monotonic() - meant.warned_s > _QUIET_S:
-            meant.warned_s = time.monotonic()
+        end = self._end_for(message) if isinstance(message, Hello) else None
+        if end is not None and time.monotonic() - end.warned_s > _QUIET_S:
+            end.warned_s = time.monotonic()
             who = ", ".join(names or ()) or "somebody"
-            log.warning("bridge %s: %s has called, and is not heard: it is for %s", meant.bridge, who, meant.name)
+            log.warning("bridge %s: %s has called, and is not heard: it is for %s", end.bridge, who, end.name)
 
-    def _called(self, hello: Hello) -> _Attached | None:
+    def _end_for(self, hello: Hello) -> _Attached | None:
         return self._ends.get((hello.bridge, "receiver" if hello.role == "sender" else "sender"))
 
 
@@ -338,8 +338,8 @@ class _Connection(asyncio.Protocol):
         if self._attached is not None:
             self._begin(self._attached)
         else:
-            shown = transport.get_extra_info("peercert")
-            self._names = None if shown is None else _names(shown)
+            certificate = transport.get_extra_info("peercert")
+            self._names = None if certificate is None else _names(certificate)
             self._timer = self._links._loop.call_later(_GREET_S, self.hang_up)
 
     def _begin(self, attached: _Attached) -> None:
@@ -358,7 +358,7 @@ class _Connection(asyncio.Protocol):
             return
         try:
             for message in self._parser.feed(data):
-                if not (self._introduced(message) if self._attached is None else self._heard(message)):
+                if not (self._introduced(message) if self._attached is None else self._hear(message)):
                     return
         except (InputError, ValueError) as error:
             log.warning("a bridge connection is closed: %s", error)
@@ -386,9 +386,9 @@ class _Connection(asyncio.Protocol):
             self._timer.cancel()
         messages, self._unheard = self._unheard, []
         self._begin(attached)
-        return all(self._heard(message) for message in messages)
+        return all(self._hear(message) for message in messages)
 
-    def _heard(self, message: Message) -> bool:
+    def _hear(self, message: Message) -> bool:
         """Take a message; return whether more may follow."""
         assert self._attached is not None
         if self._attached.connection is not self:
@@ -480,9 +480,9 @@ class _Connection(asyncio.Protocol):
         self.closed.set()
 
 
-def _names(shown: Mapping[str, Any] | None) -> list[str]:
+def _names(certificate: Mapping[str, Any] | None) -> list[str]:
     """Return the names of sites in a certificate."""
-    return [name for _, name in (shown or {}).get("subjectAltName", ())]
+    return [name for _, name in (certificate or {}).get("subjectAltName", ())]
 
 
 def _text_of(error: BaseException) -> str:

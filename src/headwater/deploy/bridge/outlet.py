@@ -153,7 +153,7 @@ class Fan:
     def leave(self, *, ended: bool) -> bool:
         """Hang up; where the stream has ended, once the other sites have all of it. False if they have not in time."""
         until_s = time.monotonic() + self._outlet.linger_s
-        while not (done := not ended or self._have_all()) and time.monotonic() < until_s:
+        while not (has_all := not ended or self._have_all()) and time.monotonic() < until_s:
             time.sleep(0.01)
         with self._looking:
             self._is_over = True
@@ -161,7 +161,7 @@ class Fan:
                 self._hang_up(peer, sender)
         self._outlet.left(self)
         self.outbound.close()
-        return done
+        return has_all
 
     def _have_all(self) -> bool:
         senders = list(self.senders.values())
@@ -179,12 +179,12 @@ class _Writing:
 
     def write(self, batch: Batch) -> Refused | None:
         """Send records; those that have no form outside the process are refused."""
-        sent, refused = Batch(batch.columns, batch.length, batch.stamps), None  # how far time has come is told apart
+        part, refusals = Batch(batch.columns, batch.length, batch.stamps), None  # how far time has come is told apart
         if self._sifts:
-            _, sent, refused = sift(sent, pack)
-        if sent.length:
-            self._outbound.put(sent)
-        return refused
+            _, part, refusals = sift(part, pack)
+        if part.length:
+            self._outbound.put(part)
+        return refusals
 
     def advance(self, watermark: int) -> None:
         """Tell the other site how far event time has come."""

@@ -29,8 +29,8 @@ class Wire:
     @property
     def other(self) -> str:
         """The name in the other's certificate."""
-        shown = self._writer.get_extra_info("peercert") or {}
-        return next((value for part in shown.get("subject", ()) for key, value in part if key == "commonName"), "")
+        peer = self._writer.get_extra_info("peercert") or {}
+        return next((value for part in peer.get("subject", ()) for key, value in part if key == "commonName"), "")
 
     @property
     def serial(self) -> str:
@@ -58,13 +58,13 @@ class Wire:
         """Send what is long by pieces, each when there is room for it, so that the other hears something all the time."""
         try:
             while self._unsaid:
-                left = memoryview(self._unsaid[0])
-                while left:
+                rest = memoryview(self._unsaid[0])
+                while rest:
                     if self._writer.transport.is_closing():  # what is written then is lost, and warned of each time
                         raise ConnectionResetError
-                    self._writer.write(left[:_PIECE])
+                    self._writer.write(rest[:_PIECE])
                     await self._writer.drain()
-                    left = left[_PIECE:]
+                    rest = rest[_PIECE:]
                 self._unsaid.popleft()
         except (OSError, RuntimeError):
             self._unsaid.clear()

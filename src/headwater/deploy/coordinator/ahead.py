@@ -14,7 +14,7 @@ class Ahead:
 
     def __init__(self) -> None:
         self._asked: set[str] = set()  #: sites that were told to send
-        self._sent: dict[str, Mapping[str, str]] = {}  #: by site that has: the keys of state, and the step of each
+        self._steps: dict[str, Mapping[str, str]] = {}  #: by site that has: the keys of state, and the step of each
         self._has: dict[str, set[str]] = {}  #: keys, by the site that they are at
         self.senders: set[str] = set()  #: sites that pieces have come from
 
@@ -33,23 +33,23 @@ class Ahead:
             case Took(step=step) if step in deployed.sites and move.sites[step] == site:
                 return [Say(deployed.sites[step], message)]
             case Sent(keys=keys):
-                self._sent[site] = keys
+                self._steps[site] = keys
             case Have(key=key):
                 self._has.setdefault(site, set()).add(key)
         return []
 
     def is_there(self, move: Move, sites: Collection[str]) -> bool:
         """Say whether all that sites have sent is where it will be needed."""
-        return all(site in self._sent and len(self.known(move, site)) == len(self._sent[site]) for site in sites)
+        return all(site in self._steps and len(self.safe_keys(move, site)) == len(self._steps[site]) for site in sites)
 
-    def known(self, move: Move, site: str) -> list[str]:
+    def safe_keys(self, move: Move, site: str) -> list[str]:
         """Return the keys of state of a site that is where it will be needed."""
-        sent = self._sent.get(site, {})
-        return sorted(key for key, step in sent.items() if key in self._has.get(move.sites.get(step, ""), ()))
+        steps = self._steps.get(site, {})
+        return sorted(key for key, step in steps.items() if key in self._has.get(move.sites.get(step, ""), ()))
 
     def forget(self, site: str) -> None:
         """Expect a site to say anew what it has sent."""
-        self._sent.pop(site, None)
+        self._steps.pop(site, None)
 
 
 def steps_then(deployed: Deployment, move: Move, site: str) -> dict[str, str]:

@@ -13,21 +13,21 @@ from headwater.flow.flow import Flow
 
 
 def checkpoints_then(
-    flow: Flow, deployed: Deployment, taken: Mapping[str, Mapping[str, bytes]], folder: Path
+    flow: Flow, deployed: Deployment, checkpoints: Mapping[str, Mapping[str, bytes]], folder: Path
 ) -> dict[str, dict[str, bytes]]:
     """Return the checkpoint of each new part, by site, from those of the old ones; works in a folder that it removes."""
     assert deployed.moving is not None
     shutil.rmtree(folder, ignore_errors=True)
     then, on = deployed.then, deployed.moving.go_on
-    kept = {name: folder / "old" / str(number) for number, name in enumerate(taken)}
+    old = {name: folder / "old" / str(number) for number, name in enumerate(checkpoints)}
     into = {name: folder / "new" / str(number) for number, name in enumerate(then.needed) if name not in on}
     try:
-        for name, files in taken.items():
-            unpacked(files, kept[name])
-        recut(flow, deployed.sites, then.sites, kept, into, on)
-        made = {name: made_in(path) for name, path in into.items()}
-        for name, files in made.items():
+        for name, files in checkpoints.items():
+            unpacked(files, old[name])
+        recut(flow, deployed.sites, then.sites, old, into, on)
+        parts = {name: made_in(path) for name, path in into.items()}
+        for name, files in parts.items():
             check_size(sum(map(len, files.values())), f"the part at site '{name}'")
-        return made
+        return parts
     finally:
         shutil.rmtree(folder, ignore_errors=True)

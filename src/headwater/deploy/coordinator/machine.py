@@ -104,7 +104,7 @@ class Coordinator:
                     self.sites[name].here = False
                 if self._is_moved(name):
                     for sender in self._ahead.senders & self.sites.keys():
-                        self.sites[sender].asked = ""
+                        self.sites[sender].asked_move = ""
                     self._ahead = Ahead()  # what it had, or was to have, is asked for again
             case Heard(name, Piece() | Sent() | Have() | Took() as message):
                 if self._moves(message.move) and (move := self._flow.moving) is not None:
@@ -180,7 +180,7 @@ class Coordinator:
             )
         self.kept.deployed = deployed
         for site in self.sites.values():
-            site.handed = site.unfit = ""
+            site.handed_part = site.unfit = ""
 
     def _drop(self) -> None:
         if self._flow.phase not in (*_OVER, "installing"):
@@ -257,8 +257,8 @@ class Coordinator:
             return commands
         for name, site in views.items():
             id = deployed.id_at(name)
-            if site is not None and id not in (site.parts or {}) and site.handed != id:
-                site.handed = id
+            if site is not None and id not in (site.parts or {}) and site.handed_part != id:
+                site.handed_part = id
                 commands.append(Hand(name, deployed))
         if all(site is not None and deployed.id_at(name) in (site.parts or {}) for name, site in views.items()):
             deployed.phase, deployed.ran = "running", True
@@ -267,26 +267,26 @@ class Coordinator:
 
     def _tell(self, deployed: Deployment) -> list[Command]:
         commands: list[Command] = []
-        found = self.addresses(deployed)
+        addresses = self.addresses(deployed)
         for name in deployed.needed:
             site, id = self.sites.get(name), deployed.id_at(name)
             if site is None or not site.here or id not in (site.parts or {}):
                 continue
-            others = {other: at for other, at in found.items() if other != name}
+            others = {other: at for other, at in addresses.items() if other != name}
             move = deployed.moving
             at_rest = move is not None and move.cut and name not in move.go_on
             running = deployed.phase == "running" and name not in deployed.ended and not at_rest
             routes, revoked = deployed.routes(name), dict(self.revoked)
-            told = Want(id, running, others, list(deployed.ended), routes=routes, revoked=revoked)
-            commands += self._say(name, told)
+            want = Want(id, running, others, list(deployed.ended), routes=routes, revoked=revoked)
+            commands += self._say(name, want)
         return commands
 
     def _say(self, name: str, message: Message) -> list[Command]:
         """Tell a site what should be, unless that was the last of its kind that it was told."""
         site = self.sites[name]
-        if message in site.told:
+        if message in site.last_words:
             return []
-        site.told = [each for each in site.told if type(each) is not type(message)] + [message]
+        site.last_words = [each for each in site.last_words if type(each) is not type(message)] + [message]
         if isinstance(message, Want):
             site.words += 1
             message = msgspec.structs.replace(message, word=site.words)
@@ -294,13 +294,13 @@ class Coordinator:
 
     def addresses(self, deployed: Deployment) -> dict[str, tuple[str, int]]:
         """Return where the parts listen that are known to."""
-        found: dict[str, tuple[str, int]] = {}
+        addresses: dict[str, tuple[str, int]] = {}
         for name in deployed.needed:
             site, state = self.sites.get(name), self._state(deployed, name)
             if site is not None and site.hello.host is not None and state is not None and state.port:
                 host = site.address if site.hello.host in ("0.0.0.0", "::") else site.hello.host
-                found[name] = host, state.port
-        return found
+                addresses[name] = host, state.port
+        return addresses
 
     def _state(self, deployed: Deployment, name: str) -> PartState | None:
         site = self.sites.get(name)
@@ -341,11 +341,11 @@ class Coordinator:
             return [Cut(deployed, dict(self._taken))]
         then = deployed.then
         for name in _changing(then, move):
-            known = self.sites.get(name)
-            if known is not None and known.here and then.id not in (known.parts or {}) and known.handed != then.id:
-                known.handed = then.id
+            peer = self.sites.get(name)
+            if peer is not None and peer.here and then.id not in (peer.parts or {}) and peer.handed_part != then.id:
+                peer.handed_part = then.id
                 after = deployed.id_at(name) if name in deployed.needed else ""
-                is_there = then.id in known.prepared
+                is_there = then.id in peer.prepared
                 commands.append(Hand(name, then, self._checkpoints.get(name, {}), after, is_there))
         if all(self._is_here(name) and then.id in (self.sites[name].parts or {}) for name in _changing(then, move)):
             self.kept.deployed = then
@@ -361,16 +361,16 @@ class Coordinator:
             site = self.sites.get(name)
             if site is None or not site.here or name in self._taken:
                 continue
-            known = move.known.get(name, [])
+            keys = move.known.get(name, [])
             if self._ahead.is_there(move, [name]):  # there was too much for one message
-                move.known[name] = known = sorted({*known, *self._ahead.known(move, name)})
+                move.known[name] = keys = sorted({*keys, *self._ahead.safe_keys(move, name)})
                 self._ahead.forget(name)
-            elif site.asked == move.id:
+            elif site.asked_move == move.id:
                 continue
             id = deployed.id_at(name)
-            if any(isinstance(word, Want) and word.id == id and not word.running for word in site.told):
-                site.asked = move.id
-                commands.append(Say(name, Fetch(id, move.id, known, steps_then(deployed, move, name))))
+            if any(isinstance(word, Want) and word.id == id and not word.running for word in site.last_words):
+                site.asked_move = move.id
+                commands.append(Say(name, Fetch(id, move.id, keys, steps_then(deployed, move, name))))
         return commands
 
     def _prepare(self, deployed: Deployment, move: Move) -> list[Command]:
@@ -394,7 +394,7 @@ class Coordinator:
         stop = _changing(deployed, move)
         commands += self._ahead.ask(deployed, move, [name for name in stop if self._is_here(name)])
         if self._ahead.is_there(move, stop) and all(self._is_routed(deployed, name) for name in move.go_on):
-            move.cut, move.known = True, {name: self._ahead.known(move, name) for name in stop}
+            move.cut, move.known = True, {name: self._ahead.safe_keys(move, name) for name in stop}
             self._ahead = Ahead()
             commands.append(Keep())
         return commands
@@ -414,7 +414,7 @@ class Coordinator:
     def _forget_luggage(self) -> None:
         self._ahead, self._taken, self._checkpoints, self._is_cutting = Ahead(), {}, None, False
         for site in self.sites.values():
-            site.handed = site.asked = site.preparing = site.unfit = ""
+            site.handed_part = site.asked_move = site.preparing = site.unfit = ""
 
     def _moves(self, id: str) -> bool:
         deployed = self.kept.deployed

@@ -93,9 +93,9 @@ class Policing:
         is_told = any(after is not None for _, after in last.measured.values())
         if is_told or abs(now_s - last.came["at_s"]) < _MEASURE_S:
             return False
-        found = self._measured(flow, deployed)
-        last.measured = {name: (last.measured.get(name, (None, None))[0], figure) for name, figure in found.items()}
-        if not any(figure is not None for figure in found.values()):
+        figures = self._measured(flow, deployed)
+        last.measured = {name: (last.measured.get(name, (None, None))[0], figure) for name, figure in figures.items()}
+        if not any(figure is not None for figure in figures.values()):
             return False
         assert deployed.policed is not None
         self._write(last)
@@ -104,16 +104,16 @@ class Policing:
 
     def _measured(self, flow: Flow, deployed: Deployment) -> dict[str, float | None]:
         """Return what the parts have reported of late, all together; None for what no part has told."""
-        known = {name: self._machine.sites[name] for name in deployed.needed if name in self._machine.sites}
-        cores = [site.lately.cores for site in known.values()]
+        sites = {name: self._machine.sites[name] for name in deployed.needed if name in self._machine.sites}
+        cores = [site.lately.cores for site in sites.values()]
         last = {deployed.sites[name] for name, step in flow.steps.items() if step.is_sink and name in deployed.sites}
-        delays = [site.lately.delay_ms for name, site in known.items() if name in last]
-        crossing = {(stream, origin) for stream, origin, _ in deployed.streams if origin in known}
+        delays = [site.lately.delay_ms for name, site in sites.items() if name in last]
+        crossing = {(stream, origin) for stream, origin, _ in deployed.streams if origin in sites}
         return {
             "cores": None if None in cores or not cores else sum(each for each in cores if each is not None),
             "sinks_p50_ms": max((each[0] for each in delays if each is not None), default=None),
             "sinks_p99_ms": max((each[1] for each in delays if each is not None), default=None),
-            "crossing_hz": sum(known[origin].traffic.hz(outlet_of(stream)) for stream, origin in crossing),
+            "crossing_hz": sum(sites[origin].traffic.hz(outlet_of(stream)) for stream, origin in crossing),
         }
 
     def describe(self, deployed: Deployment) -> dict[str, Any] | None:
@@ -153,24 +153,24 @@ class Policing:
         return views
 
     def _windows(self, deployed: Deployment) -> dict[str, Windows]:
-        found: dict[str, Windows] = {}
+        windows: dict[str, Windows] = {}
         for name in deployed.needed:
             site = self._machine.sites.get(name)
             if site is None or site.report is None or site.report.resources is None:
                 continue
             lane = site.report.resources.lane_of(_pid(site, deployed))
             if lane is not None:
-                found[name] = Windows(lane.kept, lane.broken, lane.close)
-        return found
+                windows[name] = Windows(lane.kept, lane.broken, lane.close)
+        return windows
 
     def _rates_hz(self, flow: Flow, deployed: Deployment) -> dict[str, float]:
         """Return what sources have brought in the last minute, where most of that is known."""
-        found: dict[str, float] = {}
+        rates_hz: dict[str, float] = {}
         for name, step in flow.steps.items():
             site = self._machine.sites.get(deployed.sites.get(name, ""))
             if step.is_source and site is not None and site.here and site.reading.told_s >= _RATED_S:
-                found[name] = site.reading.hz(name)
-        return found
+                rates_hz[name] = site.reading.hz(name)
+        return rates_hz
 
     def _of(self, flow: Flow, deployed: Deployment) -> Decider | None:
         policed = deployed.policed

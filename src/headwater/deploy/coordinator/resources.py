@@ -9,21 +9,21 @@ from headwater.deploy.control.messages import PartState, Report
 
 def resources_of(cores: float, report: Report | None, state: PartState | None) -> dict[str, Any]:
     """Describe cores, memory, what is promised there and to our part, price and carbon intensity, as last reported."""
-    found = None if report is None else report.resources
-    if found is None:
+    resources = None if report is None else report.resources
+    if resources is None:
         return {"cores": cores}
-    own = None if state is None or state.pid is None else found.lane_of(state.pid)
+    own = None if state is None or state.pid is None else resources.lane_of(state.pid)
     return {
-        "cores": found.cores,
-        "free_memory_bytes": found.free_memory_bytes,
-        "price": found.price,
-        "carbon": found.carbon,
+        "cores": resources.cores,
+        "free_memory_bytes": resources.free_memory_bytes,
+        "price": resources.price,
+        "carbon": resources.carbon,
         "promised": {
-            "capacity": round(found.capacity, 4),
-            "held": round(found.promised, 4),
-            "left": round(found.capacity - found.promised, 4),
-            "kept": sum(lane.kept for lane in found.lanes),
-            "broken": sum(lane.broken for lane in found.lanes),
+            "capacity": round(resources.capacity, 4),
+            "held": round(resources.promised, 4),
+            "left": round(resources.capacity - resources.promised, 4),
+            "kept": sum(lane.kept for lane in resources.lanes),
+            "broken": sum(lane.broken for lane in resources.lanes),
         },
         "promise": None
         if own is None

@@ -158,10 +158,10 @@ class Server:
                 self._say(site, message)
             case Ready(site, deployed) | Hand(site, deployed):
                 return self._hand(command, site, deployed)
-            case Cut(deployed, taken):
+            case Cut(deployed, checkpoints):
                 self._stages.end("stop", time.monotonic())
-                self._bytes["last_bytes"] = sum(len(each) for files in taken.values() for each in files.values())
-                task = asyncio.get_running_loop().create_task(self._cut(deployed, taken))
+                self._bytes["last_bytes"] = sum(len(each) for files in checkpoints.values() for each in files.values())
+                task = asyncio.get_running_loop().create_task(self._cut(deployed, checkpoints))
                 self._talks.add(task)
                 task.add_done_callback(self._talks.discard)
         return []
@@ -184,7 +184,7 @@ class Server:
                 part = None if command.prepared else self._sealed(site, deployed)
                 self._say(site, Install(id, part, dict(command.checkpoint), command.after))
         except Exception as error:  # whatever it is, other sites have theirs, and the flow that runs goes on
-            why = f"the coordinator cannot make it: {_told(error)}"
+            why = f"the coordinator cannot make it: {_text(error)}"
             return [Heard(site, Unfit(id, why), time.time())]
         return []
 
@@ -249,17 +249,17 @@ class Server:
 
     def _heed_revoked(self) -> None:
         """Hang up on sites whose certificates were revoked since, and have the others refuse them at bridges."""
-        found = changed_ns(revoked_file(self.folder.certificates))
-        if found == self._heeded:
+        at_ns = changed_ns(revoked_file(self.folder.certificates))
+        if at_ns == self._heeded:
             return
         try:
             revoked = read_revoked(self.folder.certificates)
         except RunError as error:  # a stranger with many connections may leave no file to open: it is tried again
-            if found != self._unread:
-                self._unread = found
+            if at_ns != self._unread:
+                self._unread = at_ns
                 log.error("what was refused before is: %s", error)
             return
-        self._heeded = found
+        self._heeded = at_ns
         for name, wire in self._wires.items():
             if refuses(revoked, name, wire.serial):
                 log.warning("site '%s' at %s is revoked: its connection is cut", name, wire.address)
@@ -281,20 +281,20 @@ class Server:
                 await self._begin(ask)
             return Answer(self.describe())
         except Exception as error:
-            return Answer(why=_told(error))
+            return Answer(why=_text(error))
 
     def describe(self) -> dict[str, Any]:
         """Describe the deployment and all sites, and what came of the last move."""
         document = describe(self.coordinator.kept.deployed, self.coordinator.sites)
         if document["flow"] is not None:
             document["flow"]["moving"] = document["flow"]["moving"] or self._move_s is not None
-            document["flow"]["moved"] = {"why": self.coordinator.undone, **self._told()}
+            document["flow"]["moved"] = {"why": self.coordinator.undone, **self._move_figures()}
             deployed = self.coordinator.kept.deployed
             document["flow"]["policy"] = None if deployed is None else self.policing.describe(deployed)
             document["flow"]["moves"] = self._moves.describe(deployed)
         return document
 
-    def _told(self) -> dict[str, Any]:
+    def _move_figures(self) -> dict[str, Any]:
         return {"gap_s": self._stages.gap_s, "stages_s": self._stages.to_json(), **self._bytes}
 
     # -- moves ------------------------------------------------------------------------------------------------------------
@@ -304,8 +304,8 @@ class Server:
         deployed = self.coordinator.kept.deployed
         if deployed is None:
             raise RunError("nothing is deployed")
-        named = [*([ask.site] if ask.site else []), *(ask.steps if ask.what == "drain" else ()), *ask.sites.values()]
-        for name in named:
+        names = [*([ask.site] if ask.site else []), *(ask.steps if ask.what == "drain" else ()), *ask.sites.values()]
+        for name in names:
             if name not in deployed.known:
                 slip = suggestion(name, deployed.known) or f"; its sites are {listed(deployed.known)}"
                 raise RunError(f"the net of flow '{deployed.name}' has no site '{name}'{slip}")
@@ -372,12 +372,12 @@ class Server:
         deployed = self.coordinator.kept.deployed
         policed = None if deployed is None else deployed.policed
         if ask.steps:
-            held = {} if policed is None else policed.held
-            named = list(held) if deployed is not None and ask.steps == [deployed.name] else ask.steps
-            free = [step for step in named if step not in held]
-            if policed is None or free or not named:
+            fixed = {} if policed is None else policed.held
+            steps = list(fixed) if deployed is not None and ask.steps == [deployed.name] else ask.steps
+            free = [step for step in steps if step not in fixed]
+            if policed is None or free or not steps:
                 raise RunError(f"no policy holds {listed(free or ask.steps)}: nobody has moved that by hand")
-            policed.let_go(named)
+            policed.let_go(steps)
         elif policed is None or ask.site not in policed.drained:
             raise RunError(f"site '{ask.site}' is not drained")
         else:
@@ -417,10 +417,10 @@ class Server:
             self._look_s, self._complaint = _LOOK_S, ""
         except Exception as error:
             self._look_s = min(2 * self._look_s, _LONGEST_LOOK_S)
-            told = _told(error)
-            if told != self._complaint:
-                log.warning("the policy of flow '%s': %s", deployed.name, told)
-            self._complaint = told
+            why = _text(error)
+            if why != self._complaint:
+                log.warning("the policy of flow '%s': %s", deployed.name, why)
+            self._complaint = why
         await asyncio.sleep(self._look_s)
 
     async def _imported(self, deployed: Deployment) -> Flow:
@@ -433,20 +433,20 @@ class Server:
                 raise RunError(f"the flow's files cannot be written into {place}: {error.strerror}") from None
         return self._flow
 
-    async def _cut(self, deployed: Deployment, taken: Mapping[str, Mapping[str, bytes]]) -> None:
+    async def _cut(self, deployed: Deployment, checkpoints: Mapping[str, Mapping[str, bytes]]) -> None:
         assert deployed.moving is not None
         id = deployed.moving.id
         try:
             flow = await self._imported(deployed)
             loop = asyncio.get_running_loop()
-            made = await loop.run_in_executor(
-                None, checkpoints_then, flow, deployed, taken, self.folder.path / "moving"
+            parts = await loop.run_in_executor(
+                None, checkpoints_then, flow, deployed, checkpoints, self.folder.path / "moving"
             )
         except Exception as error:  # whatever it is, the flow goes on as it was
-            self.handle(Undo(id, _told(error)))
+            self.handle(Undo(id, _text(error)))
         else:
             self._stages.end("cut", time.monotonic())
-            self.handle(Recut(id, made))
+            self.handle(Recut(id, parts))
 
     def _undo(self, why: str) -> None:
         deployed = self.coordinator.kept.deployed
@@ -472,7 +472,7 @@ class Server:
                     wire.say(Ping())
 
 
-def _told(error: Exception) -> str:
+def _text(error: Exception) -> str:
     """Say what broke; what none of ours has raised is a bug, here or in a flow's own file, and its traceback is told too."""
     if isinstance(error, HeadwaterError | OSError):
         return str(error)

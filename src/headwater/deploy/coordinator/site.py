@@ -32,10 +32,10 @@ class Site:
     reading: Traffic = field(default_factory=lambda: Traffic(_READING_S))  #: what its steps take in
     lately: Lately = field(default_factory=Lately)  #: what that took
     skew_s: float = 0.0
-    handed: str = ""  #: the part that was sent by this connection
+    handed_part: str = ""  #: the part that was sent by this connection
     preparing: str = ""  #: the part that was sent by this connection to be prepared
-    asked: str = ""  #: the move for which its checkpoint was asked for by this connection
-    told: list[Message] = field(default_factory=list)  #: the last words about what should be, by this connection
+    asked_move: str = ""  #: the move for which its checkpoint was asked for by this connection
+    last_words: list[Message] = field(default_factory=list)  #: the last words about what should be, by this connection
     words: int = 0  #: how often it was told what it should run, by this connection
     unfit: str = ""  #: why it does not take its part
 

@@ -34,19 +34,19 @@ class Stages:
 
     def to_json(self) -> dict[str, float]:
         """Return the seconds of each stage that is over."""
-        found: dict[str, float] = {}
+        stages_s: dict[str, float] = {}
         before_s = self._began_s or 0.0
         for stage in STAGES:
             if stage in self._ended_s:
-                found[stage] = round(self._ended_s[stage] - before_s, 4)
+                stages_s[stage] = round(self._ended_s[stage] - before_s, 4)
                 before_s = self._ended_s[stage]
-        return found
+        return stages_s
 
 
-def told(stages_s: dict[str, float]) -> str:
+def stages_text(stages_s: dict[str, float]) -> str:
     """Tell how long each stage took that records waited for, as a remark; nothing where it is not known.
 
-    >>> told({"prepare": 1.5, "ahead": 0.01, "stop": 0.0412, "cut": 0.009, "hand over": 0.02, "start": 0.0301})
+    >>> stages_text({"prepare": 1.5, "ahead": 0.01, "stop": 0.0412, "cut": 0.009, "hand over": 0.02, "start": 0.0301})
     ' (stop 41, cut 9, hand over 20, start 30 ms, after 1.51 s in which it was made ready)'
     """
     gap = ", ".join(f"{stage} {1000 * stages_s[stage]:.0f}" for stage in _GAP if stage in stages_s)

@@ -107,11 +107,11 @@ class Deployment(msgspec.Struct, kw_only=True):
 
     def same_as(self, other: Deployment) -> bool:
         """Say whether another would be the same flow, cut and run in the same way as this one was deployed, or is now."""
-        said = ["name", "flow", "files", "inputs", "output", "rate", "every"]
+        names = ["name", "flow", "files", "inputs", "output", "rate", "every"]
         by = [None if each.policed is None else (each.policed.name, each.policed.contract) for each in (self, other)]
         if by == [None, None] and other.sites not in (self.sites, self.planned):
             return False  # with a policy they are its choice
-        return by[0] == by[1] and all(getattr(self, each) == getattr(other, each) for each in said)
+        return by[0] == by[1] and all(getattr(self, each) == getattr(other, each) for each in names)
 
     @property
     def then(self) -> Deployment:
@@ -181,9 +181,9 @@ class StateFolder:
         except (OSError, msgspec.DecodeError) as error:
             raise RunError(f"the coordinator's state {self.path / _STATE} cannot be read: {error}") from None
 
-    def write(self, kept: CoordinatorState) -> None:
+    def write(self, state: CoordinatorState) -> None:
         """Keep something; it is there after any crash once this returns."""
-        _replace(self.path / _STATE, msgspec.json.encode(kept))
+        _replace(self.path / _STATE, msgspec.json.encode(state))
 
     @property
     def address(self) -> tuple[str, int] | None:
@@ -199,10 +199,10 @@ class StateFolder:
         self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
         with (self.path / f".{_ADDRESS}.lock").open("a") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
-            known = self.address
-            if known is None:
+            address = self.address
+            if address is None:
                 self.note_address(host, port)
-            return known or (host, port)
+            return address or (host, port)
 
     def note_address(self, host: str, port: int) -> None:
         """Note where the coordinator listens, for commands on this machine and for its next start."""

@@ -17,38 +17,38 @@ class Traffic:
 
     def __init__(self, span_s: float = _SPAN_S) -> None:
         self._id, self._span_s = "", span_s
-        self._seen: deque[tuple[float, Mapping[str, int]]] = deque()
+        self._samples: deque[tuple[float, Mapping[str, int]]] = deque()
 
-    def note(self, id: str, at_s: float, taken: Mapping[str, int]) -> None:
+    def note(self, id: str, at_s: float, counts: Mapping[str, int]) -> None:
         """Take note of a report; a part that was started again counts anew, and a site whose clock was set back."""
-        last_s, last = self._seen[-1] if self._seen else (at_s, {})
-        if id != self._id or last_s > at_s or any(taken.get(sink, 0) < count for sink, count in last.items()):
-            self._seen.clear()
+        last_s, last = self._samples[-1] if self._samples else (at_s, {})
+        if id != self._id or last_s > at_s or any(counts.get(sink, 0) < count for sink, count in last.items()):
+            self._samples.clear()
         self._id = id
-        self._seen.append((at_s, taken))
-        while len(self._seen) > 2 and self._seen[0][0] < at_s - self._span_s:
-            self._seen.popleft()
+        self._samples.append((at_s, counts))
+        while len(self._samples) > 2 and self._samples[0][0] < at_s - self._span_s:
+            self._samples.popleft()
 
     @property
     def told_s(self) -> float:
         """For how long it was told of, up to the span that counts."""
-        return self._seen[-1][0] - self._seen[0][0] if self._seen else 0.0
+        return self._samples[-1][0] - self._samples[0][0] if self._samples else 0.0
 
     def hz(self, sink: str) -> float:
         """Return how many records a second a sink has taken of late."""
-        if len(self._seen) < 2:
+        if len(self._samples) < 2:
             return 0.0
-        (from_s, before), (to_s, now) = self._seen[0], self._seen[-1]
+        (from_s, before), (to_s, now) = self._samples[0], self._samples[-1]
         return max(0, now.get(sink, 0) - before.get(sink, 0)) / max(to_s - from_s, 1e-3)
 
     def of(self, streams: Iterable[str]) -> list[dict[str, Any]]:
         """Describe streams that the part sends, as far as it has told of them."""
-        taken = self._seen[-1][1] if self._seen else {}
-        found = ((stream, outlet_of(stream)) for stream in streams)
+        counts = self._samples[-1][1] if self._samples else {}
+        sinks = ((stream, outlet_of(stream)) for stream in streams)
         return [
-            {"stream": stream, "records": taken[sink], "hz": round(self.hz(sink), 1)}
-            for stream, sink in found
-            if sink in taken
+            {"stream": stream, "records": counts[sink], "hz": round(self.hz(sink), 1)}
+            for stream, sink in sinks
+            if sink in counts
         ]
 
 

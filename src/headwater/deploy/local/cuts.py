@@ -71,20 +71,20 @@ class Cuts:
 
     def why_not(self) -> str:
         """Say why no link can be cut; nothing where they can."""
-        done = self._done()
-        return "no 'headwater up' runs with this state folder" if done is None else done.why_not
+        links = self._read_links()
+        return "no 'headwater up' runs with this state folder" if links is None else links.why_not
 
     def _ends(self, site: str, other: str | None) -> tuple[str, list[str]]:
         """Return a site and the other ends of its links that are meant; RunError for what is none of them."""
         if why := self.why_not():
             raise RunError(f"no link can be cut: {why}")
-        done = self._done() or LinksDone()
+        links = self._read_links() or LinksDone()
         if site == COORDINATOR and other is not None:
             site, other = other, site
-        ends = [*done.sites, COORDINATOR]
-        for name, known in ((site, done.sites), (other, ends)):
-            if name is not None and name not in known:
-                slip = suggestion(name, known) or f"; there are {listed(known)}"
+        ends = [*links.sites, COORDINATOR]
+        for name, names in ((site, links.sites), (other, ends)):
+            if name is not None and name not in names:
+                slip = suggestion(name, names) or f"; there are {listed(names)}"
                 raise RunError(f"'headwater up' runs no site '{name}'{slip}")
         if site == other:
             raise RunError(f"site '{site}' has no link to itself; name another site, '{COORDINATOR}', or neither")
@@ -98,15 +98,15 @@ class Cuts:
             _replace(self._folder / _ASKED, msgspec.json.encode(links))
         give_up_s = time.monotonic() + _ANSWER_S
         while self.due(time.time()) == links:  # else somebody wants something else by now, or its time is over
-            done = self._done()
-            if done is not None and done.cut == links:
+            answer = self._read_links()
+            if answer is not None and answer.cut == links:
                 break
-            if done is None or time.monotonic() > give_up_s:
+            if answer is None or time.monotonic() > give_up_s:
                 raise RunError(f"nobody cuts or mends links in {self._folder}: does 'headwater up' still run?")
             time.sleep(_LOOK_S)
         return links
 
-    def _done(self) -> LinksDone | None:
+    def _read_links(self) -> LinksDone | None:
         try:
             return msgspec.json.decode((self._folder / _DONE).read_bytes(), type=LinksDone)
         except (OSError, msgspec.DecodeError):
@@ -141,9 +141,9 @@ class Cuts:
         """Leave: there are no links any more."""
         (self._folder / _DONE).unlink(missing_ok=True)
 
-    def _note(self, done: LinksDone) -> None:
+    def _note(self, links: LinksDone) -> None:
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        _replace(self._folder / _DONE, msgspec.json.encode(done))
+        _replace(self._folder / _DONE, msgspec.json.encode(links))
 
 
 def _meets(cut: CutLink, site: str, others: Sequence[str]) -> bool:

@@ -179,10 +179,10 @@ class Decider:
             history.clear()
         return how
 
-    def _look(self, views: dict[str, View], sites: Mapping[str, str], held: Iterable[str]) -> Look:
-        """Plan, unless nothing has changed since the last time; steps that are `held` stay, as sources and sinks do."""
+    def _look(self, views: dict[str, View], sites: Mapping[str, str], fixed: Iterable[str]) -> Look:
+        """Plan, unless nothing has changed since the last time; steps that are `fixed` stay, as sources and sinks do."""
         plain = (replace(each, why=str(bool(each.why)), closed=str(bool(each.closed))) for each in views.values())
-        stay = [*self._stay, *(step for step in held if step in sites)]
+        stay = [*self._stay, *(step for step in fixed if step in sites)]
         key = (tuple(plain), tuple(sites.items()), tuple(stay), tuple(self._rates.items()))
         if self._looked is None or self._looked[0] != key:
             self.planner.rates_hz = self.policed.rates_hz
@@ -211,13 +211,13 @@ class Decider:
             if hz != self._rated[source]
         ]
         if look.must_move:
-            left = dict.fromkeys(current[at].why for at, _ in look.moves.values() if current[at].why)
-            return "; ".join(left) or look.now.reason
+            reasons = dict.fromkeys(current[at].why for at, _ in look.moves.values() if current[at].why)
+            return "; ".join(reasons) or look.now.reason
         if look.crowded:
             return "; ".join([*news, look.crowded])
         goal = str(look.then.objective).partition(" then ")[0]
-        saved = f"{goal} {look.now.value:.4g} → {look.then.value:.4g}"
-        return "; ".join([*news, saved])
+        saving = f"{goal} {look.now.value:.4g} → {look.then.value:.4g}"
+        return "; ".join([*news, saving])
 
 
 def _apart(view: View, why: str) -> View:

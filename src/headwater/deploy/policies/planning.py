@@ -177,8 +177,8 @@ class Planner:
 
     def _not_on_spark(self, problem: Problem) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
         """Return which steps cannot be where Spark runs them."""
-        refused = engine_only(self._flow)
-        return np.array([step in refused for step in problem.steps])
+        steps = engine_only(self._flow)
+        return np.array([step in steps for step in problem.steps])
 
     def _why_unpromised(self, view: View) -> str:
         """Say why nothing at a site can be promised what the flow is, however many cores there are; nothing where it can."""

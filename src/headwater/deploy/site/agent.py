@@ -125,11 +125,11 @@ class Agent:
             case Want(id, running, addresses, ended, routes=routes, revoked=revoked) if id in self.parts:
                 return self._wanted(running, Locate(id, addresses, ended, routes, revoked))
             case Forget(ids):
-                gone = [id for id in ids if id in self.parts or id in self.prepared]
-                for id in gone:
+                leaving = [id for id in ids if id in self.parts or id in self.prepared]
+                for id in leaving:
                     self.parts.pop(id, None)
                     self.prepared.discard(id)
-                return [Remove(id) for id in gone]
+                return [Remove(id) for id in leaving]
         return []
 
     def _lacks(self, id: str, sealed: SealedPart | None) -> bool:

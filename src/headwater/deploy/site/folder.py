@@ -67,14 +67,14 @@ class SiteFolder:
 
         Parts that are here already run in so many `lanes` too, once they are started again.
         """
-        made = _Site(name, listen, uplink, master, dict(conf or {}), lanes)
+        site = _Site(name, listen, uplink, master, dict(conf or {}), lanes)
         try:
             self.parts.mkdir(mode=0o700, parents=True, exist_ok=True)
             if (self.path / _SITE).exists() and self.name != name:
                 raise RunError(
                     f"the state folder {self.path} is of site '{self.name}', and this one is called '{name}'"
                 )
-            _put_secret(self.path / _SITE, msgspec.json.encode(made))
+            _put_secret(self.path / _SITE, msgspec.json.encode(site))
             self._read = None
             for id in self.ids():
                 self._set_lanes(settings_beside(self.file(id)))
@@ -170,17 +170,17 @@ class SiteFolder:
             return ""
         profile = self.sources(id) / _PROFILE
         promise.profile.write(profile)
-        asked = promise.contract
-        told = {
-            "promise": f"{asked.rate_hz:.6f}/s",
-            "burst": asked.burst,
-            "above": asked.above,
-            "within": None if asked.latency_s is None else f"{round(asked.latency_s * 1e6)} us",
+        contract = promise.contract
+        lines = {
+            "promise": f"{contract.rate_hz:.6f}/s",
+            "burst": contract.burst,
+            "above": contract.above,
+            "within": None if contract.latency_s is None else f"{round(contract.latency_s * 1e6)} us",
             "profile": str(profile),
             "trial": False,  # its sources are bridges
             "best_effort": promise.best_effort,
         }
-        return "".join(f"{name} = {json.dumps(value)}\n" for name, value in told.items() if value is not None)
+        return "".join(f"{name} = {json.dumps(value)}\n" for name, value in lines.items() if value is not None)
 
     def _in_lanes(self, promise: Promise | None) -> str:
         """Return the setting of how many lanes a part has; one that is promised a rate has what its promise says."""
@@ -189,12 +189,12 @@ class SiteFolder:
     def _set_lanes(self, settings: Path) -> None:
         """Have a part that is here run in as many lanes as the site says by now."""
         lines = settings.read_text().splitlines(keepends=True)
-        kept = "".join(line for line in lines if not line.startswith(_LANES))
+        rest = "".join(line for line in lines if not line.startswith(_LANES))
         is_promised = any(line.startswith("promise = ") for line in lines)
         lanes = "" if self.lanes is None or is_promised else f"{_LANES}{json.dumps(self.lanes)}\n"
-        if kept + lanes != "".join(lines):
+        if rest + lanes != "".join(lines):
             new = settings.with_suffix(".new")
-            new.write_text(kept + lanes)
+            new.write_text(rest + lanes)
             new.replace(settings)
 
     def drop(self, id: str) -> None:

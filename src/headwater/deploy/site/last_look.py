@@ -37,14 +37,14 @@ class LastLook(Generic[T]):
             return self._value
 
     def _look_anew(self) -> None:
-        found, error = self._value, None
+        value, error = self._value, None
         try:
-            found = self._look()
+            value = self._look()
         except HeadwaterError as failed:
             error = failed
             if self._error is None:
                 log.warning("%s", failed)
         finally:
             with self._lock:
-                self._value, self._error = found, error
+                self._value, self._error = value, error
                 self._looking, self._due_s = False, time.monotonic() + self._every_s

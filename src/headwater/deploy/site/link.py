@@ -101,8 +101,8 @@ class Link:
         """Do what is asked for, apart: it may take a while, and nobody should think that the site is gone."""
         loop, self._is_at_work = asyncio.get_running_loop(), True
         try:
-            for said in await loop.run_in_executor(None, self._work.told, message):
-                wire.say(said)
+            for answer in await loop.run_in_executor(None, self._work.told, message):
+                wire.say(answer)
         finally:
             self._is_at_work, wire.heard_s = False, time.monotonic()
         if isinstance(message, Want):
@@ -114,8 +114,8 @@ class Link:
         loop = asyncio.get_running_loop()
         while True:
             news.clear()
-            heard = self._heard  # before it is looked at how things are
-            wire.say(await loop.run_in_executor(None, self._work.report, heard))
+            word = self._heard  # before it is looked at how things are
+            wire.say(await loop.run_in_executor(None, self._work.report, word))
             with suppress(TimeoutError):
                 async with asyncio.timeout(BEAT_S):
                     await news.wait()
@@ -135,7 +135,7 @@ class Link:
         until_s, rest_s = self._quiet.get(what, (now_s, _QUIET_S / 2))
         if now_s >= until_s:
             rest_s = min(2 * rest_s, _QUIETEST_S)
-            self._quiet = {said: each for said, each in self._quiet.items() if now_s < each[0] + _QUIETEST_S}
+            self._quiet = {text: each for text, each in self._quiet.items() if now_s < each[0] + _QUIETEST_S}
             self._quiet[what] = now_s + rest_s, rest_s
             host, port = self._join
             log.warning("%s: the coordinator at %s:%d: %s", self._work.folder.name, host, port, what)

@@ -68,14 +68,14 @@ def _finish(flow: Flow, folder: Path, master: str | None, settings: Mapping[str,
     from headwater.spark.checkpoint import Checkpoint
 
     checkpoint = Checkpoint(folder)
-    begun = checkpoint.begun()
-    if checkpoint.committed() >= begun:
+    last_begun = checkpoint.last_begun()
+    if checkpoint.committed() >= last_begun:
         return
     for step in flow.steps.values():
         if isinstance(step.kind, Write) and isinstance(step.kind.sink, Outlet):
             step.kind.sink.linger_s = 0.0  # who is to take it may stand still, too
     run = spark.start(flow, master=master, settings=settings, checkpoint=folder)
-    while not (checkpoint.is_committed(begun) or run.wait(_LOOK_S)):
+    while not (checkpoint.is_committed(last_begun) or run.wait(_LOOK_S)):
         pass
     run.stop()
     run.wait()
@@ -89,9 +89,9 @@ def _is_over(home: FlowHome) -> bool:
 
 def _fresh(flow: Flow, checkpoint: Path) -> list[str]:
     """Return the steps that a part begins with: bridges are others after each cut."""
-    found = Store(checkpoint).latest()
-    known = {} if found is None else found.content["steps"]
-    return [name for name in flow.steps if name not in known]
+    latest = Store(checkpoint).latest()
+    steps = {} if latest is None else latest.content["steps"]
+    return [name for name in flow.steps if name not in steps]
 
 
 class SparkPart:
@@ -109,8 +109,8 @@ class SparkPart:
 
     def sample(self) -> Sample:
         """Return all measurements as they are now."""
-        found: Sample = self._run.sample()
-        return found
+        sample: Sample = self._run.sample()
+        return sample
 
     def stop(self) -> None:
         """Read no more; what was read is still processed."""

@@ -25,15 +25,15 @@ def is_elsewhere(master: str) -> bool:
     return re.fullmatch(r"local(\[.*\])?", master) is None
 
 
-def refusal_on_spark(site: Site, master: str, wanted: Promise, *pids: int | None) -> str:
+def refusal_on_spark(site: Site, master: str, promise: Promise, *pids: int | None) -> str:
     """Say why Spark cannot be promised a part here, nothing where it can; what is held for `pids` is for it already."""
-    if why := why_not(wanted.contract):
+    if why := why_not(promise.contract):
         return f"it runs its parts on Spark: {why}"
     if is_elsewhere(master):
         return (
-            "" if wanted.best_effort else f"{ELSEWHERE}; --best-effort runs it there all the same, and counts windows"
+            "" if promise.best_effort else f"{ELSEWHERE}; --best-effort runs it there all the same, and counts windows"
         )
-    cores = max(1, math.ceil(wanted.cores))
-    refused = site.shortage(float(cores), *pids)
-    whole = f"Spark has whole cores, {cores} where the engine would need {wanted.cores:.2f}"
-    return "" if refused is None else f"{refused} ({whole})"
+    cores = max(1, math.ceil(promise.cores))
+    refusal = site.shortage(float(cores), *pids)
+    whole = f"Spark has whole cores, {cores} where the engine would need {promise.cores:.2f}"
+    return "" if refusal is None else f"{refusal} ({whole})"

@@ -28,16 +28,16 @@ class Quote:
 
     def __init__(self, option: str, text: str, *, again_s: float = _AGAIN_S) -> None:
         """Take what was said on a command line; RunError for what is no number, no such file, and no command."""
-        self._option, self._known = option, None if text.startswith(_COMMAND) else _fixed(option, text)
+        self._option, self._last = option, None if text.startswith(_COMMAND) else _fixed(option, text)
         self.why = ""
-        self._look: Callable[[float], float | None] = lambda at_s: self._known
+        self._look: Callable[[float], float | None] = lambda at_s: self._last
         if text.startswith(_COMMAND):
             words = shlex.split(text.removeprefix(_COMMAND))
             if not words:
                 raise RunError(f"{option} names no command after '{_COMMAND}'")
-            asked = LastLook[float | None](lambda: _number(option, _asked(option, words)), again_s, None)
-            self._look = lambda at_s: asked.value
-        elif self._known is None:
+            look = LastLook[float | None](lambda: _number(option, _asked(option, words)), again_s, None)
+            self._look = lambda at_s: look.value
+        elif self._last is None:
             file = Path(text)
             _read(option, file)  # what is wrong with it is told at once
             self._look = lambda at_s: held_at(_read(option, file), at_s)
@@ -45,13 +45,13 @@ class Quote:
     def at(self, now_s: float) -> float | None:
         """Return the figure at a moment, in seconds since 1970; None before any is known."""
         try:
-            found = self._look(now_s)
+            value = self._look(now_s)
             self.why = ""
         except RunError as error:
             self.why = str(error)
         else:
-            self._known = self._known if found is None else found
-        return self._known
+            self._last = self._last if value is None else value
+        return self._last
 
 
 def held_at(hours: list[tuple[float, float]], at_s: float) -> float | None:
@@ -97,16 +97,16 @@ def _read(option: str, file: Path) -> list[tuple[float, float]]:
         rows = [row for row in csv.reader(file.read_text().splitlines()) if row and not row[0].startswith("#")]
     except (OSError, UnicodeDecodeError) as error:
         raise RunError(f"{option}: cannot read {file}: {getattr(error, 'strerror', None) or error}") from None
-    found = []
+    hours = []
     for number, row in enumerate(rows, start=1):
         if len(row) != 2:
             raise RunError(f"{option}: row {number} of {file} should be 'hour,value'; got {','.join(row)!r}")
-        found.append((_start(option, file, row[0].strip()), _number(option, row[1])))
-    if not found:
+        hours.append((_start(option, file, row[0].strip()), _number(option, row[1])))
+    if not hours:
         raise RunError(f"{option}: {file} has no row; write one 'hour,value' for each hour at which the value changes")
-    if len({start < 24 for start, _ in found}) > 1:
+    if len({start < 24 for start, _ in hours}) > 1:
         raise RunError(f"{option}: {file} mixes hours of the day with dates; use one of them")
-    return sorted(found)
+    return sorted(hours)
 
 
 def _start(option: str, file: Path, text: str) -> float:
@@ -123,12 +123,12 @@ def _start(option: str, file: Path, text: str) -> float:
 
 def _asked(option: str, words: list[str]) -> str:
     try:
-        done = subprocess.run(words, capture_output=True, text=True, timeout=_WAIT_S, check=False)
+        process = subprocess.run(words, capture_output=True, text=True, timeout=_WAIT_S, check=False)
     except (OSError, ValueError) as error:
         raise RunError(f"{option}: cannot run {words[0]!r}: {getattr(error, 'strerror', None) or error}") from None
     except subprocess.TimeoutExpired:
         raise RunError(f"{option}: {words[0]!r} did not answer within {_WAIT_S:g} s") from None
-    if done.returncode:
-        said = (done.stderr.strip() or "nothing").splitlines()[-1]
-        raise RunError(f"{option}: {words[0]!r} ended with {done.returncode}, and said {said[:200]!r}")
-    return done.stdout
+    if process.returncode:
+        text = (process.stderr.strip() or "nothing").splitlines()[-1]
+        raise RunError(f"{option}: {words[0]!r} ended with {process.returncode}, and said {text[:200]!r}")
+    return process.stdout

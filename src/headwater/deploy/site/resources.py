@@ -44,13 +44,13 @@ class Site:
 
     def resources(self) -> Resources:
         """Return how things are."""
-        now_s, said = time.time(), self._quotes
+        now_s, quotes = time.time(), self._quotes
         machine = usable_cores()
-        lent = machine if said.cores is None else said.cores.at(now_s)
+        lent = machine if quotes.cores is None else quotes.cores.at(now_s)
         cores = machine if lent is None else lent
-        price = None if said.price is None else said.price.at(now_s)
-        carbon = None if said.carbon is None else said.carbon.at(now_s)
-        wrong = [each.why for each in (said.price, said.carbon, said.cores) if each is not None and each.why]
+        price = None if quotes.price is None else quotes.price.at(now_s)
+        carbon = None if quotes.carbon is None else quotes.carbon.at(now_s)
+        wrong = [each.why for each in (quotes.price, quotes.carbon, quotes.cores) if each is not None and each.why]
         promised: promises.Board | None = None
         try:
             promised = self._board.value
@@ -73,23 +73,23 @@ class Site:
             why="; ".join(wrong),
         )
 
-    def refusal(self, wanted: Promise, *pids: int | None) -> Refusal | None:
+    def refusal(self, promise: Promise, *pids: int | None) -> Refusal | None:
         """Say why a promise cannot be given here; what is held for the processes `pids` is for it already."""
-        if wanted.cores > LANE:
-            return Refusal(wanted.cores, LANE, why="lane")
-        return self.shortage(wanted.cores, *pids)
+        if promise.cores > LANE:
+            return Refusal(promise.cores, LANE, why="lane")
+        return self.shortage(promise.cores, *pids)
 
     def shortage(self, cores: float, *pids: int | None) -> Refusal | None:
         """Say that so many cores are not left, if they are not; what is held for the processes `pids` is."""
-        found = self.resources()
-        own = [lane for lane in found.lanes if lane.pid in pids]
-        left = max(0.0, found.capacity - found.promised + sum(lane.cores for lane in own))
-        holders = tuple((lane.flow, lane.cores) for lane in found.lanes if lane not in own)
-        return Refusal(cores, left, holders) if cores > left else None
+        resources = self.resources()
+        own = [lane for lane in resources.lanes if lane.pid in pids]
+        room = max(0.0, resources.capacity - resources.promised + sum(lane.cores for lane in own))
+        holders = tuple((lane.flow, lane.cores) for lane in resources.lanes if lane not in own)
+        return Refusal(cores, room, holders) if cores > room else None
 
 
-def _lane(held: promises.Lane) -> Lane:
-    return Lane(held.id, held.flow, held.pid, held.cores, held.kept, held.broken, held.close, held.causes)
+def _lane(lane: promises.Lane) -> Lane:
+    return Lane(lane.id, lane.flow, lane.pid, lane.cores, lane.kept, lane.broken, lane.close, lane.causes)
 
 
 def busy_of(others: float, machine: float, lent: float) -> float:

@@ -129,9 +129,9 @@ class Work:
         """Whether there is something that goes on without the coordinator."""
         return bool(self._agent.parts)
 
-    def on_change(self, told: Callable[[], None]) -> None:
+    def on_change(self, notify: Callable[[], None]) -> None:
         """Have something called, by any thread, when a part is not what it was."""
-        self._service.on_change = told
+        self._service.on_change = notify
 
     def hello(self) -> Hello:
         """Return the site's first word to a coordinator; what one before it was sent may be lost."""
@@ -143,8 +143,8 @@ class Work:
         kind: Kind = "spark" if is_spark else "engine"
         return Hello(self.folder.name, __version__, PROTOCOL, host, cores, memory, kind)
 
-    def report(self, heard: int) -> Report:
-        """Return how the site fares; `heard` is the last word of the coordinator that is done."""
+    def report(self, word: int) -> Report:
+        """Return how the site fares; `word` is the last word of the coordinator that is done."""
         served = {status["name"]: status for status in self._service.statuses()}
         if self._lock.acquire(blocking=False):  # not while a part is being taken, which is there in parts
             try:
@@ -154,12 +154,12 @@ class Work:
         parts = [self._state(id, served.get(id)) for id in list(self._agent.parts)]
         load, free = os.getloadavg()[0], shutil.disk_usage(self.folder.path).free
         ready = [self._ready(id) for id in list(self._agent.prepared)]
-        return Report(parts, load, time.time(), free, heard, self._site.resources(), ready)
+        return Report(parts, load, time.time(), free, word, self._site.resources(), ready)
 
     def told(self, message: Message) -> list[Message]:
         """Do what a message asks for; return what the coordinator should know of it."""
         with self._lock:
-            return [said for deed in self._agent.told(message) for said in self._do(deed)]
+            return [answer for deed in self._agent.told(message) for answer in self._do(deed)]
 
     def _state(self, id: str, status: dict[str, object] | None) -> PartState:
         port, routed = read_port(self.folder.sources(id)), read_routed(self.folder.sources(id))
@@ -171,8 +171,8 @@ class Work:
         if sample is not None:
             sampled = msgspec.json.decode(sample, type=_Sample)
         counted, last = sampled.total, sampled.last
-        told = {"id": id, "phase": status["state"], "why": status["why"], "pid": status["pid"], "port": port}
-        told |= {
+        document = {"id": id, "phase": status["state"], "why": status["why"], "pid": status["pid"], "port": port}
+        document |= {
             "routed": routed,
             "restarts": status["restarts"],
             "records_in": counted.records_in,
@@ -184,7 +184,7 @@ class Work:
             "lanes": sampled.process.lanes,
             "delay_ms": (last.latency_ms.p50, last.latency_ms.p99) if any(last.records_out.values()) else None,
         }
-        return msgspec.convert(told, PartState)
+        return msgspec.convert(document, PartState)
 
     def _ready(self, id: str) -> PartState:
         return PartState(id, self._service.warm_pool.warmth(id), port=read_port(self.folder.sources(id)))
@@ -252,10 +252,10 @@ class Work:
     ) -> list[Message]:
         """Send state by pieces; what stays at this site is kept here, for the part that comes after."""
 
-        def kept(piece: Piece) -> list[Message] | None:
+        def keep(piece: Piece) -> list[Message] | None:
             return self._keep_piece(piece) if steps[piece.step] == self.folder.name else None
 
-        self._sending = Sending(id, move, look, kept)
+        self._sending = Sending(id, move, look, keep)
         return self._sending.more()
 
     def _only(self, move: str) -> None:
@@ -316,8 +316,8 @@ class Work:
 
     def _pid(self, id: str) -> int | None:
         """Return the process of a part; None for one that has none."""
-        found = next((status for status in self._service.statuses() if status["name"] == id), None)
-        pid: int | None = None if found is None else found["pid"]
+        entry = next((status for status in self._service.statuses() if status["name"] == id), None)
+        pid: int | None = None if entry is None else entry["pid"]
         return pid
 
     def _check_promise(self, part: Part, *pids: int | None) -> None:

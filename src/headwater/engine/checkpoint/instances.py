@@ -19,73 +19,73 @@ from headwater.flow.steps import Step
 from headwater.operators import build
 
 
-def of_instances(found: Checkpoint, flow: Flow) -> Checkpoint:
+def of_instances(checkpoint: Checkpoint, flow: Flow) -> Checkpoint:
     """Return the checkpoint of a part of a flow as if no lanes had made it."""
-    content = found.content
+    content = checkpoint.content
     if content.get("lanes", 1) == 1:
-        return found
+        return checkpoint
     layout = content["layout"]
     to_all = {(step, port) for step, port, to, _ in layout["moves"] if to == "all"}
     tasks: dict[str, list[TaskState]] = {}
-    for name, saved in content["tasks"].items():
+    for name, states in content["tasks"].items():
         if name not in content["steps"]:  # where records leave a lane
             continue
         if layout["where"].get(name) == "blocks":  # which knows numbers of blocks in place of time
-            saved = [fit_channels(each, each["ports"], timeless=True) for each in saved]
+            states = [fit_channels(each, each["ports"], timeless=True) for each in states]
         if content["steps"][name]["kind"] == "Write":  # its writers are known by their lanes
-            tasks[name] = saved
+            tasks[name] = states
         elif name in flow.steps and flow.steps[name].state == "stream":
-            tasks[name] = [{**_as_one(saved, ()), "state": _latest(flow.steps[name], saved)}]
+            tasks[name] = [{**_as_one(states, ()), "state": _latest(flow.steps[name], states)}]
         elif name not in flow.steps or flow.steps[name].state in ("none", "copied"):
-            tasks[name] = [_as_one(saved, {port for step, port in to_all if step == name})]
+            tasks[name] = [_as_one(states, {port for step, port in to_all if step == name})]
         else:
-            tasks[name] = [{key: value for key, value in each.items() if key != "lane"} for each in saved]
+            tasks[name] = [{key: value for key, value in each.items() if key != "lane"} for each in states]
     for outlet, readers in layout["outlets"].items():
         _send_on(content["tasks"].get(outlet, []), readers, tasks, flow)
-    kept = {key: value for key, value in content.items() if key not in ("lanes", "layout")}
-    return Checkpoint(found.number, {**kept, "tasks": tasks})
+    others = {key: value for key, value in content.items() if key not in ("lanes", "layout")}
+    return Checkpoint(checkpoint.number, {**others, "tasks": tasks})
 
 
-def _as_one(saved: list[TaskState], to_all: Collection[int]) -> TaskState:
+def _as_one(states: list[TaskState], to_all: Collection[int]) -> TaskState:
     """Return what all lanes have of a step that keeps nothing, or of which each has the same, as one task has it.
 
     What is on its way from all of them comes first, then the time that no lane is behind.
     """
-    first = saved[0]
+    first = states[0]
     ports: list[int] = first["ports"]
     queue: list[list[Any]] = []
-    for at, each in enumerate(saved):
+    for at, each in enumerate(states):
         for channel, batch, _ in each["queue"]:
             port = each["ports"][channel]
             if batch is not None and not (at and port in to_all):
                 queue.append([ports.index(port) if port in ports else 0, batch, NO_WATERMARK])
     for channel, port in enumerate(ports):
-        time = min(_time_with_queue(each, port) for each in saved)
+        time = min(_time_with_queue(each, port) for each in states)
         if time > first["watermarks"][channel]:
             queue.append([channel, None, time])
-    watermarks = [min(_time(each, port) for each in saved) for port in ports]
-    together = {"watermark": min(each["watermark"] for each in saved), "watermarks": watermarks, "idle": []}
-    return {**first, **together, "ended": all(each["ended"] for each in saved), "queue": queue}
+    watermarks = [min(_time(each, port) for each in states) for port in ports]
+    together = {"watermark": min(each["watermark"] for each in states), "watermarks": watermarks, "idle": []}
+    return {**first, **together, "ended": all(each["ended"] for each in states), "queue": queue}
 
 
-def _latest(step: Step, saved: list[TaskState]) -> bytes:
+def _latest(step: Step, states: list[TaskState]) -> bytes:
     """Return how far event time has come by what all lanes have read: each has seen other blocks."""
     operator = build(step)
-    for each in saved:
+    for each in states:
         operator.restore(each["state"])
     return operator.snapshot()
 
 
-def _time(saved: TaskState, port: int) -> int:
+def _time(state: TaskState, port: int) -> int:
     """Return how far time had come by an input."""
-    times = [at for at, each in zip(saved["watermarks"], saved["ports"], strict=True) if each == port]
+    times = [at for at, each in zip(state["watermarks"], state["ports"], strict=True) if each == port]
     return min(times, default=NO_WATERMARK)
 
 
-def _time_with_queue(saved: TaskState, port: int) -> int:
+def _time_with_queue(state: TaskState, port: int) -> int:
     """Return how far time will have come by an input once what is on its way has."""
-    later: list[int] = [watermark for channel, _, watermark in saved["queue"] if saved["ports"][channel] == port]
-    return max([_time(saved, port), *later])
+    later: list[int] = [watermark for channel, _, watermark in state["queue"] if state["ports"][channel] == port]
+    return max([_time(state, port), *later])
 
 
 def _send_on(outlets: list[TaskState], readers: list[list[Any]], tasks: dict[str, list[TaskState]], flow: Flow) -> None:

@@ -50,12 +50,12 @@ def lanes_of(flow: Flow, lanes: Lanes, **options: Any) -> LanesRun | WorkerPool:
     count = check_lanes(lanes)
     if "workers" in options:
         raise RunError("a lane has one worker: give lanes or workers, not both")
-    chosen = Options(workers=1, **options)
+    settings = Options(workers=1, **options)
     if count == 1:
-        return WorkerPool(flow, chosen)
+        return WorkerPool(flow, settings)
     layout = laid_out(flow)
     if not layout.spreads():
         why = "; ".join(f"{name}: {reason}" for name, reason in layout.why_one.items())
         log.warning("flow %s runs in one lane, since nothing of it can be spread (%s)", flow.name, why)
-        return WorkerPool(flow, chosen)
-    return LanesRun(layout, count, chosen)
+        return WorkerPool(flow, settings)
+    return LanesRun(layout, count, settings)

@@ -22,29 +22,29 @@ class Accounts:
         self._flow, self._wiring = flow, wiring
         self.samples: dict[int, Sample] = {}
         self.reports: dict[int, dict[str, Any]] = {}  #: of those that have ended
-        self._kept: dict[int, dict[str, int]] = {}  #: how many records wait at the outlets of each
+        self._backlogs: dict[int, dict[str, int]] = {}  #: how many records wait at the outlets of each
 
     def clear(self) -> None:
         """Forget all lanes: others begin in their place."""
-        for known in (self.samples, self.reports, self._kept):
-            known.clear()
+        for by_lane in (self.samples, self.reports, self._backlogs):
+            by_lane.clear()
 
-    def hear(self, lane: int, said: Mapping[str, Any]) -> None:
+    def hear(self, lane: int, message: Mapping[str, Any]) -> None:
         """Take a lane's sample, or its last in its report."""
-        self.samples[lane] = sample_from_wire(said.get("sample") or said["report"]["last"])
-        self._kept[lane] = said["kept"]
+        self.samples[lane] = sample_from_wire(message.get("sample") or message["report"]["last"])
+        self._backlogs[lane] = message["kept"]
 
-    def sample(self, first: Sample, kept: Mapping[str, int], at_s: float) -> Sample:
+    def sample(self, first: Sample, backlog: Mapping[str, int], at_s: float) -> Sample:
         """Return the sample of all lanes, given the first's and what waits at its outlets."""
         samples = [first, *(self.samples[lane] for lane in sorted(self.samples))]
-        return merged_sample(self._flow, samples, self._waiting(samples, kept), at_s)
+        return merged_sample(self._flow, samples, self._waiting(samples, backlog), at_s)
 
-    def _waiting(self, samples: list[Sample], kept: Mapping[str, int]) -> Counter[str]:
+    def _waiting(self, samples: list[Sample], backlog: Mapping[str, int]) -> Counter[str]:
         """Return what waits between lanes, by the step that takes it: at inlets and outlets, and in rings."""
         waiting: Counter[str] = Counter()
         for name, takers in self._wiring.takers.items():
             count = sum(sample.steps[name].left for sample in samples if name in sample.steps)
-            count += sum(each.get(name, 0) for each in (kept, *self._kept.values()))
+            count += sum(each.get(name, 0) for each in (backlog, *self._backlogs.values()))
             for taker in takers:
                 waiting[taker] += count
         for crossing in self._wiring.crossings:
@@ -64,7 +64,7 @@ class Accounts:
         for other in others:
             shed.update(other["shed"])
         sinks = dict(first.extra.get("sinks", {}))
-        for name, account in ((name, told) for other in others for name, told in other["sinks"].items()):
+        for name, account in ((name, account) for other in others for name, account in other["sinks"].items()):
             sinks[name] = added_accounts(sinks.get(name, {}), account)
         examples = [letter for each in (first.examples, *(other["examples"] for other in others)) for letter in each]
         return Report(
@@ -98,6 +98,6 @@ def merged_sample(flow: Flow, samples: Sequence[Sample], waiting: Mapping[str, i
                 steps[name] = steps[name].plus(step)
     for name, count in waiting.items():
         steps[name].queue += count
-    read = sum(steps[name].records_in for name, step in flow.steps.items() if step.is_source)
+    records_in = sum(steps[name].records_in for name, step in flow.steps.items() if step.is_source)
     held_s = max(sample.backpressure_s for sample in samples)
-    return Sample(at_s, steps, latency, emit_latency, read, dict(out), held_s)
+    return Sample(at_s, steps, latency, emit_latency, records_in, dict(out), held_s)

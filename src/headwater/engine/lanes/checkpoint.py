@@ -80,7 +80,7 @@ class LaneCheckpointer(Checkpointer):
         self._said = queue.SimpleQueue()
         self._begun, self._final = self.after, None
         self.made = CheckpointCounts(str(folder))
-        self.say: Say = lambda said: None  #: to who decides
+        self.say: Say = lambda message: None  #: to who decides
 
     def _name(self, instance: Instance) -> str:
         return writer_name(instance.step.name, instance.number, instance.step.instances, self._lane)
@@ -164,9 +164,9 @@ class LaneCheckpointer(Checkpointer):
                     positions.setdefault(instance.step.name, []).append(result["position"])
                 continue
             state = result["state"]
-            found = self.encoded(instance, state)
-            saved = {**result, "ports": list(instance.channel_ports), "lane": self._lane}
-            tasks.setdefault(instance.step.name, []).append({**saved, "state": found, "whole": state.whole})
+            data = self.encoded(instance, state)
+            task_state = {**result, "ports": list(instance.channel_ports), "lane": self._lane}
+            tasks.setdefault(instance.step.name, []).append({**task_state, "state": data, "whole": state.whole})
         self.say({"saved": [number, encode({"positions": positions, "tasks": tasks})]})
 
     def finish(self) -> None:
@@ -207,22 +207,22 @@ class LanesCheckpointer:
         except BaseException:
             self._lock.release()
             raise
-        self.made = CheckpointCounts(str(folder), None if self._found is None else self._found.number)
-        self.made.restored = None if self._found is None else _waiting(self._found)
+        self.made = CheckpointCounts(str(folder), None if self._latest is None else self._latest.number)
+        self.made.restored = None if self._latest is None else _waiting(self._latest)
 
     def look(self) -> None:
         """Look for the last checkpoint, for lanes that are about to begin; none is at work."""
-        found = self._found = self.store.latest()
+        latest = self._latest = self.store.latest()
         self._then: Distribution | None = None  # None where each lane has what it had
-        if found is not None:
-            self._fit(found, allow_dropped=self._options.allow_dropped_state)
-        self.ledgers = Ledgers(self.store.folder, found, self._wiring.writers())
+        if latest is not None:
+            self._fit(latest, allow_dropped=self._options.allow_dropped_state)
+        self.ledgers = Ledgers(self.store.folder, latest, self._wiring.writers())
         self.ledgers.choose_name()  # here, before lanes could do so at once
-        self.after = -1 if self._found is None else self._found.number
+        self.after = -1 if self._latest is None else self._latest.number
         self._chain = Chain()
         self._kinds.put(-1, whole=True)
         # what a bridge was given goes with a checkpoint: the other site has waited for long enough
-        soon = found is not None and any(step.is_sink and step.kind.timed for step in self._flow.steps.values())
+        soon = latest is not None and any(step.is_sink and step.kind.timed for step in self._flow.steps.values())
         self._coordinator = Coordinator(self._lanes, self.after + 1, self._options.every_s, time.monotonic(), soon=soon)
         self._ended: set[int] = set()  #: lanes that have nothing left to do
         self._final = False  #: whether the last one has begun
@@ -232,17 +232,17 @@ class LanesCheckpointer:
         while not self._heard.empty():
             self._heard.get()
         self.look()
-        self.made.restored = {} if self._found is None else _waiting(self._found)
+        self.made.restored = {} if self._latest is None else _waiting(self._latest)
 
     def forget(self) -> None:
         """Let go of what was found, once lanes have it."""
-        self._found = None
+        self._latest = None
 
-    def _fit(self, found: Checkpoint, *, allow_dropped: bool) -> None:
+    def _fit(self, checkpoint: Checkpoint, *, allow_dropped: bool) -> None:
         try:
-            fitting = Compatibility(found, self._flow, self._distribution, allow_dropped=allow_dropped)
+            fitting = Compatibility(checkpoint, self._flow, self._distribution, allow_dropped=allow_dropped)
             if not fitting.goes_on_as_it_was():
-                self._found, self._then = fitting.at_rest(), fitting.then
+                self._latest, self._then = fitting.at_rest(), fitting.then
         except RunError as error:
             raise RunError(f"cannot go on from checkpoint {self.store.folder}: {error}") from None
 
@@ -251,35 +251,35 @@ class LanesCheckpointer:
         return LaneCheckpointer(graph, self.ledgers, lane, self._kinds, self.store.folder, self._recovery(lane, graph))
 
     def _recovery(self, lane: int, graph: ExecutionGraph) -> Recovery | None:
-        found = self._found
-        if found is None:
+        checkpoint = self._latest
+        if checkpoint is None:
             return None
         if self._then is not None:
-            return Recovery(found, graph, self._then, self._distribution, lane)
+            return Recovery(checkpoint, graph, self._then, self._distribution, lane)
         tasks = {
-            name: [self._anew(name, each) for each in saved if each["lane"] == lane]
-            for name, saved in found.content["tasks"].items()
+            name: [self._anew(name, each) for each in states if each["lane"] == lane]
+            for name, states in checkpoint.content["tasks"].items()
         }
-        return Recovery(Checkpoint(found.number, {**found.content, "tasks": tasks}), graph)
+        return Recovery(Checkpoint(checkpoint.number, {**checkpoint.content, "tasks": tasks}), graph)
 
-    def _anew(self, name: str, saved: dict[str, Any]) -> dict[str, Any]:
+    def _anew(self, name: str, state: dict[str, Any]) -> dict[str, Any]:
         """Return what was saved of a task without what every run begins anew.
 
         Blocks are counted from 0, and what ended tells the other lanes so once more: they are others than then.
         """
         if name not in self._blocks and name not in self._outlets:
-            return saved
-        anew = {**saved, "watermarks": [NO_WATERMARK] * len(saved["watermarks"]), "watermark": NO_WATERMARK}
-        return {**anew, "ended": saved["ended"] and name not in self._outlets}
+            return state
+        anew = {**state, "watermarks": [NO_WATERMARK] * len(state["watermarks"]), "watermark": NO_WATERMARK}
+        return {**anew, "ended": state["ended"] and name not in self._outlets}
 
     def begin(self, tell: Callable[[Word, int], None], fail: Callable[[RunError], None]) -> None:
         """Take up the work, once all lanes run; `tell` tells all of them, `fail` ends the run."""
         self._tell, self._fail = tell, fail
         self.forget()
 
-    def hear(self, lane: int, said: dict[str, Any]) -> None:
+    def hear(self, lane: int, message: dict[str, Any]) -> None:
         """Take what a lane says of a checkpoint, from any thread."""
-        self._heard.put((lane, said))
+        self._heard.put((lane, message))
 
     def loop(self, stopping: Callable[[], bool], over: threading.Event) -> None:
         """Make checkpoints until these lanes are over, the last one when the run is stopping."""
@@ -322,14 +322,14 @@ class LanesCheckpointer:
         if number_ is not None and results is not None:
             self._complete(number_, results)
 
-    def _take(self, lane: int, said: dict[str, Any]) -> None:
-        if "ended" in said:
+    def _take(self, lane: int, message: dict[str, Any]) -> None:
+        if "ended" in message:
             self._ended.add(lane)
-        elif "saved" in said:
-            number, content = said["saved"]
+        elif "saved" in message:
+            number, content = message["saved"]
             self._coordinator.saved(lane, number, content)
         else:
-            number, why, fatal = said["unsaved"]
+            number, why, fatal = message["unsaved"]
             if fatal:
                 raise RunError(why)
             if number == self._coordinator.number:
@@ -351,8 +351,8 @@ class LanesCheckpointer:
         tasks: dict[str, list[Any]] = {}
         states: list[bytes] = []
         for each in of_lanes:
-            for name, saved in each["tasks"].items():
-                for task in saved:
+            for name, task_states in each["tasks"].items():
+                for task in task_states:
                     tasks.setdefault(name, []).append({**task, "state": len(states)})
                     states.append(task["state"])
         self.ledgers.keep_name()
@@ -368,11 +368,11 @@ class LanesCheckpointer:
         self.made.completed(self.store.written_bytes, time.monotonic() - self._began_s)
 
 
-def _waiting(found: Checkpoint) -> dict[str, int]:
+def _waiting(checkpoint: Checkpoint) -> dict[str, int]:
     """Return how many records were on their way to each step."""
     counts = {
-        name: sum(batch.length for task in saved for _, batch, *_ in task["queue"] if batch is not None)
-        for name, saved in found.content["tasks"].items()
+        name: sum(batch.length for task in states for _, batch, *_ in task["queue"] if batch is not None)
+        for name, states in checkpoint.content["tasks"].items()
     }
     return {name: count for name, count in counts.items() if count}
 

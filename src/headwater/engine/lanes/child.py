@@ -48,12 +48,12 @@ class Child:
     def check_started(self) -> None:
         """Wait until it has started; raise what it has to say against it."""
         try:
-            said = unpack(self.connection.recv_bytes())
+            answer = unpack(self.connection.recv_bytes())
         except (EOFError, ConnectionError):
             self.ended, status = True, self.reap()
             raise DiedError(f"{self} {ending(status)} before it had started") from None
-        if "refused" in said:
-            name, text = said["refused"]
+        if "refused" in answer:
+            name, text = answer["refused"]
             kind = getattr(errors, name, RunError)
             raise kind(text)
 
@@ -80,10 +80,10 @@ class Child:
 def wait_for_compiler() -> None:
     """Wait until what is being compiled is there, for some time: all lanes share that."""
     began = time.monotonic()
-    told = False
+    has_told = False
     while (count := service.waiting()) and (waited := time.monotonic() - began) < _COMPILE_S:
-        if not told and waited > _TELL_S:
-            told = True
+        if not has_told and waited > _TELL_S:
+            has_told = True
             log.warning("lanes begin once kernels are compiled, once on this machine: %d of them", count)
         time.sleep(0.01)
 
@@ -101,8 +101,8 @@ def check_that_it_can_fork() -> None:
 
 def other_threads() -> list[str]:
     """Return the names of threads beside which no lane can be forked."""
-    known = (threading.current_thread(), *filter(service.is_compiling, threading.enumerate()))
-    return [thread.name for thread in threading.enumerate() if thread not in known]
+    own = (threading.current_thread(), *filter(service.is_compiling, threading.enumerate()))
+    return [thread.name for thread in threading.enumerate() if thread not in own]
 
 
 def forked(lane: int, make: Callable[[], LaneRun], others: list[Child]) -> Child:
@@ -142,10 +142,10 @@ def live(connection: Connection, make: Callable[[], LaneRun]) -> None:
 def _run(connection: Connection, make: Callable[[], LaneRun]) -> None:
     telling = threading.Lock()
 
-    def tell(said: object) -> None:
+    def tell(message: object) -> None:
         try:
             with telling:
-                connection.send_bytes(pack(said))
+                connection.send_bytes(pack(message))
         except OSError:  # without anybody to tell, a lane ends
             os._exit(1)
 
@@ -165,7 +165,7 @@ def _run(connection: Connection, make: Callable[[], LaneRun]) -> None:
     except RunError as error:
         failed, report = error, error.report
     assert report is not None
-    tell({"report": report_to_wire(report, failed), "kept": run.kept()})
+    tell({"report": report_to_wire(report, failed), "kept": run.backlog()})
 
 
 def _obey(connection: Connection, run: LaneRun, tell: Callable[[object], None]) -> None:
@@ -178,7 +178,7 @@ def _obey(connection: Connection, run: LaneRun, tell: Callable[[object], None]) 
             elif what == ABORT:
                 run.abort()
             elif what == SAMPLE:
-                tell({"sample": sample_to_wire(run.sample()), "kept": run.kept()})
+                tell({"sample": sample_to_wire(run.sample()), "kept": run.backlog()})
             elif run.checkpointer is not None:
                 word, number = what.decode().split()
                 run.checkpointer.tell(cast("Word", word), int(number))

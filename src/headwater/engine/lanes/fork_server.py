@@ -82,18 +82,18 @@ def _serve(connection: socket.socket, live: Live, forget: Callable[[], None]) ->
     try:
         let_go_of_signals()
         while True:
-            asked, fds, _, _ = socket.recv_fds(connection, _MOST, 1)
-            if not asked:
+            data, fds, _, _ = socket.recv_fds(connection, _MOST, 1)
+            if not data:
                 break
-            connection.send(pack(_done(unpack(asked), fds, connection, live, forget)))
+            connection.send(pack(_do(unpack(data), fds, connection, live, forget)))
     finally:
         os._exit(0)
 
 
-def _done(
-    asked: list[object], fds: list[int], connection: socket.socket, live: Live, forget: Callable[[], None]
+def _do(
+    request: list[object], fds: list[int], connection: socket.socket, live: Live, forget: Callable[[], None]
 ) -> int:
-    match asked:
+    match request:
         case ["fork", int(lane), bool(again)]:
             pid = os.fork()
             if not pid:

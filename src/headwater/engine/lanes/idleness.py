@@ -43,7 +43,7 @@ class SourceActivity:
 class Idleness:
     """Tells whether nothing has come by a stream for so long, and nothing of its source is on its way."""
 
-    handed: Activity
+    activity: Activity
     idle_s: float
     since_s: float = 0.0  #: when something last came, or was on its way
 
@@ -54,6 +54,6 @@ class Idleness:
     def lasts(self, blocks: int) -> bool:
         """Tell whether nobody needs to wait for the stream, by which so many blocks have come."""
         now_s = time.monotonic()
-        handed, busy_s = self.handed()
-        self.since_s = now_s if handed > blocks else max(self.since_s, busy_s)
+        count, busy_s = self.activity()
+        self.since_s = now_s if count > blocks else max(self.since_s, busy_s)
         return now_s - self.since_s >= self.idle_s

@@ -61,8 +61,8 @@ class _Barred:
 
     def take_barrier(self) -> tuple[int, bool] | None:
         """Return the checkpoint whose barrier has come, and whether it is the last; once."""
-        found, self._barrier = self._barrier, None
-        return found
+        barrier, self._barrier = self._barrier, None
+        return barrier
 
     def _bar(self, message: Message) -> Batch:
         self._barrier = message.watermark, message.whole
@@ -83,10 +83,10 @@ class _InOrder(_Barred):
         while (message := self._take()) is None:
             if not self._paths:
                 return None
-            left = until - time.monotonic()
-            if left <= 0:
+            remaining_s = until - time.monotonic()
+            if remaining_s <= 0:
                 return self._nothing()
-            self._data.wait(left)
+            self._data.wait(remaining_s)
         if message.block == BARRIER:
             return self._bar(message)
         self._block += message.whole
@@ -140,17 +140,17 @@ class _AsTheyCome(_Barred):
                 if message is not None:
                     self._turn.remove(lane)
                     self._turn.append(lane)
-                    return self._heard(lane, message)
+                    return self._hear(lane, message)
             if self._at_barrier and all(lane in self._at_barrier or self._times[lane] == END for lane in self._paths):
                 message = self._at_barrier.popitem()[1]
                 self._at_barrier.clear()
                 return self._bar(message)
-            left = until - time.monotonic()
-            if left <= 0:
+            remaining_s = until - time.monotonic()
+            if remaining_s <= 0:
                 return _NOTHING
-            self._data.wait(left)
+            self._data.wait(remaining_s)
 
-    def _heard(self, lane: int, message: Message) -> Batch | None:
+    def _hear(self, lane: int, message: Message) -> Batch | None:
         if message.block == BARRIER:
             self._at_barrier[lane] = message
             return _NOTHING

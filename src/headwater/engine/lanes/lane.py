@@ -77,9 +77,9 @@ class LaneRun(WorkerPool):
         """Return who sees to what has to happen although no record comes, and tells other lanes of a source's silence."""
         timekeeper = super().make_timekeeper()
         for task in self.tasks:
-            handed = task.operator.handed if isinstance(task.operator, OutletOperator) else None
-            if handed is not None:
-                timekeeper.tell_busy(task, handed.idle_s, handed.busy)
+            activity = task.operator.activity if isinstance(task.operator, OutletOperator) else None
+            if activity is not None:
+                timekeeper.tell_busy(task, activity.idle_s, activity.busy)
         return timekeeper
 
     def make_operator(self, step: Step, begin: Begin | None) -> Operator:
@@ -96,7 +96,7 @@ class LaneRun(WorkerPool):
         """Return whose queue it is that the throttle knows by a number."""
         return self._senders[number][0].name if number in self._senders else super().queue_name(number)
 
-    def kept(self) -> dict[str, int]:
+    def backlog(self) -> dict[str, int]:
         """Return how many records outlets keep, or have handed to this very lane, by the names of their steps."""
         return {task.name: sender.waiting() for task, sender in self._senders.values()}
 
@@ -120,7 +120,7 @@ class OutletOperator(Operator):
 
     def __init__(self, outlet: Outlet, step: Step) -> None:
         self.sender = outlet.open(step.inputs[0].schema)
-        self.handed = outlet.handed  #: told how far a source is handed out; None at other places
+        self.activity = outlet.activity  #: told how far a source is handed out; None at other places
         self.saver: Saver | None = None
 
     def process(self, batch: Batch, port: int) -> Output:

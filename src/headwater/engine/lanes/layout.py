@@ -37,7 +37,7 @@ class Move:
 
     number: int
     stream: OutputName
-    given: Input
+    edge: Input
     from_where: Where
     to_where: To
     keys: tuple[str, ...]
@@ -58,11 +58,11 @@ class Layout:
     why_one: dict[str, str]
     #: the columns that streams have where not all of them moved along
     schemas: dict[OutputName, Schema] = field(default_factory=dict)
-    held: dict[OutputName, tuple[str, ...]] = field(default_factory=dict)  #: by which columns streams are spread
+    keys: dict[OutputName, tuple[str, ...]] = field(default_factory=dict)  #: by which columns streams are spread
 
-    def schema(self, given: Input) -> Schema:
+    def schema(self, edge: Input) -> Schema:
         """Return the columns that an input has in lanes."""
-        return self.schemas.get((given.step, given.port), given.schema)
+        return self.schemas.get((edge.step, edge.port), edge.schema)
 
     def spreads(self) -> bool:
         """Say whether anything but sources and sinks runs in every lane."""
@@ -83,7 +83,7 @@ class _Planner:
         self.parts: dict[str, Partitioning] = {name: partitioning_of(step) for name, step in flow.steps.items()}
         self.letters = flow.reached_from(DEAD_LETTERS) if DEAD_LETTERS in flow.steps else set()
         self.where: dict[str, Where] = {}
-        self.held: dict[
+        self.keys: dict[
             OutputName, tuple[str, ...]
         ] = {}  #: the key columns by which a stream is spread, under its own names
         self.moves: list[Move] = []
@@ -99,8 +99,8 @@ class _Planner:
         schemas = {} if self.flow.is_part else pruned(self.flow, self.moves)
         if self.flow.is_part:  # elsewhere somebody may read what nobody does here
             for move in self.moves:
-                move.columns = tuple(move.given.schema)
-        return Layout(self.flow, self.where, self.moves, self.why, schemas, self.held)
+                move.columns = tuple(move.edge.schema)
+        return Layout(self.flow, self.where, self.moves, self.why, schemas, self.keys)
 
     def _place(self, step: Step) -> None:
         place = self.parts[step.name].role
@@ -113,7 +113,7 @@ class _Planner:
             self._place_sink(step)
         elif place == "copied" and not self.parts[step.name].timed:
             self._place_copied(step)
-        elif any(given.grouping == "all" for given in step.inputs):
+        elif any(edge.grouping == "all" for edge in step.inputs):
             self._in_one(step, "an input of it goes to all instances")
         elif place == "free":
             self._place_free(step)
@@ -131,16 +131,16 @@ class _Planner:
 
     def _place_sink(self, step: Step) -> None:
         assert isinstance(step.kind, Write)
-        wheres = {self.where[given.step] for given in step.inputs}
+        wheres = {self.where[edge.step] for edge in step.inputs}
         sink = step.kind.sink
-        ordered = not in_order(sink) or wheres == {"key"}  # records of a key are in one lane
-        if apart(sink) and ordered and wheres != {"one"}:  # in lane 0 it also takes what is only there
+        is_ordered = not in_order(sink) or wheres == {"key"}  # records of a key are in one lane
+        if apart(sink) and is_ordered and wheres != {"one"}:  # in lane 0 it also takes what is only there
             self.where[step.name] = "key" if "key" in wheres else "blocks"
             return
         self._in_one(step, "its sink takes one writer, is in this process, or shows the order of its records")
 
     def _place_free(self, step: Step) -> None:
-        wheres = {self.where[given.step] for given in step.inputs}
+        wheres = {self.where[edge.step] for edge in step.inputs}
         if wheres == {"one"}:
             self._in_one(step, "its records are in lane 0 already")
         elif wheres == {"key"} or (wheres == {"blocks"} and len(step.inputs) == 1 and not self._leaves_time(step)):
@@ -154,75 +154,75 @@ class _Planner:
 
     def _place_copied(self, step: Step) -> None:
         """Let every lane have a copy, where the records are; each learns the same from the inputs that go to all."""
-        told = [(port, given) for port, given in enumerate(step.inputs) if given.grouping == "all"]
-        if not told:
+        to_all = [(port, edge) for port, edge in enumerate(step.inputs) if edge.grouping == "all"]
+        if not to_all:
             self._place_free(step)
             return
-        others = [given for given in step.inputs if given.grouping != "all"]
-        wheres = {self.where[given.step] for given in others}
+        others = [edge for edge in step.inputs if edge.grouping != "all"]
+        wheres = {self.where[edge.step] for edge in others}
         if len(others) != 1 or wheres == {"one"} or self._leaves_time(step):
             self._in_one(step, "an input of it goes to all instances, and its records are in lane 0")
             return
         self._stay(step, wheres.pop())
-        for port, given in told:
-            self._move(step, port, given, "all", ())
+        for port, edge in to_all:
+            self._move(step, port, edge, "all", ())
 
     def _place_keyed(self, step: Step) -> None:
         if len(step.inputs) == 1:
             self._place_keyed_alone(step, step.inputs[0])
             return
-        held = [self.held.get((given.step, given.port)) for given in step.inputs]
+        spreads = [self.keys.get((edge.step, edge.port)) for edge in step.inputs]
         at = [
-            tuple(given.keys.index(name) for name in names)
-            if names and set(names) <= set(given.keys) and self.where[given.step] == "key"
+            tuple(edge.keys.index(name) for name in names)
+            if names and set(names) <= set(edge.keys) and self.where[edge.step] == "key"
             else None
-            for given, names in zip(step.inputs, held, strict=True)
+            for edge, names in zip(step.inputs, spreads, strict=True)
         ]
         whole = not self.flow.is_part or at[0] == tuple(range(len(step.inputs[0].keys)))
         if None not in at and len(set(at)) == 1 and whole:
             self._stay(step, "key")
         else:
-            self._move_all(step, [given.keys for given in step.inputs])
+            self._move_all(step, [edge.keys for edge in step.inputs])
 
-    def _place_keyed_alone(self, step: Step, given: Input) -> None:
-        names = self.held.get((given.step, given.port))
-        if self.where[given.step] == "key" and names and self._tells_where(names, given):
+    def _place_keyed_alone(self, step: Step, edge: Input) -> None:
+        names = self.keys.get((edge.step, edge.port))
+        if self.where[edge.step] == "key" and names and self._tells_where(names, edge):
             self._stay(step, "key")
         else:
-            self._move_all(step, [self._part_of_key(step, given)])
+            self._move_all(step, [self._part_of_key(step, edge)])
 
-    def _part_of_key(self, step: Step, given: Input) -> tuple[str, ...]:
+    def _part_of_key(self, step: Step, edge: Input) -> tuple[str, ...]:
         """Return the part of a key by which records can stay where they are behind the step too; all of it if none does."""
-        if self.flow.is_part or self._passes(step, given.keys):
-            return given.keys
+        if self.flow.is_part or self._passes(step, edge.keys):
+            return edge.keys
         for name in sorted(self.flow.reached_from(step.name) - {step.name}):
             for later in self.flow.steps[name].inputs:
-                part = tuple(key for key in given.keys if key in later.keys or key in later.of)
+                part = tuple(key for key in edge.keys if key in later.keys or key in later.of)
                 if part and self._passes(step, part):
                     return part
-        return given.keys
+        return edge.keys
 
     def _have_hashes(self, step: Step) -> bool:
-        return all(given.schema[key] != "any" for given in step.inputs for key in given.keys)
+        return all(edge.schema[key] != "any" for edge in step.inputs for key in edge.keys)
 
     def _leaves_time(self, step: Step) -> bool:
         """Say whether a step would take records away from where they have their event time, although it is needed."""
-        timed = any(isinstance(self.flow.steps[given.step].kind, EventTime) for given in step.inputs)
-        return timed and self._time_is_needed(step)
+        is_timed = any(isinstance(self.flow.steps[edge.step].kind, EventTime) for edge in step.inputs)
+        return is_timed and self._time_is_needed(step)
 
     def _time_is_needed(self, step: Step) -> bool:
         return any(self.parts[name].timed for name in self.flow.reached_from(step.name))
 
     def _keys_ahead(self, step: Step) -> tuple[str, ...] | None:
         """Return the key that all who keep state behind a step agree on, if its columns pass unchanged; else None."""
-        wanted = [
-            given.keys
+        candidates = [
+            edge.keys
             for name in sorted(self.flow.reached_from(step.name))
-            for given in self.flow.steps[name].inputs
-            if self.parts[name].role == "keyed" and given.keys
+            for edge in self.flow.steps[name].inputs
+            if self.parts[name].role == "keyed" and edge.keys
         ]
-        for keys in wanted:
-            fits = all(key in given.schema and given.schema[key] != "any" for given in step.inputs for key in keys)
+        for keys in candidates:
+            fits = all(key in edge.schema and edge.schema[key] != "any" for edge in step.inputs for key in keys)
             if fits and self._passes(step, keys):
                 return keys
         return None
@@ -238,56 +238,56 @@ class _Planner:
                 if there is None:
                     return False
                 if place == "keyed":
-                    if any(given.step == step.name and not self._tells_where(there, given) for given in reader.inputs):
+                    if any(edge.step == step.name and not self._tells_where(there, edge) for edge in reader.inputs):
                         return False
                 elif place != "free" or not self._passes(reader, there):
                     return False
         return True
 
-    def _tells_where(self, names: tuple[str, ...], given: Input) -> bool:
+    def _tells_where(self, names: tuple[str, ...], edge: Input) -> bool:
         """Say whether records spread by these columns have those of each key of an input in one place."""
-        return names == given.keys if self.flow.is_part else set(names) <= {*given.keys, *given.of}
+        return names == edge.keys if self.flow.is_part else set(names) <= {*edge.keys, *edge.of}
 
     # -- what a decision means ----------------------------------------------------------------------------------------
 
     def _stay(self, step: Step, where: Where) -> None:
         self.where[step.name] = where
-        held = {self.held.get((given.step, given.port)) for given in step.inputs}
-        names = held.pop() if len(held) == 1 else None
+        spreads = {self.keys.get((edge.step, edge.port)) for edge in step.inputs}
+        names = spreads.pop() if len(spreads) == 1 else None
         if self.parts[step.name].role == "keyed":  # by the same columns under other names, perhaps
-            names = self.held.get((step.inputs[0].step, step.inputs[0].port))
+            names = self.keys.get((step.inputs[0].step, step.inputs[0].port))
         self._pass_on(step, names)
 
     def _in_one(self, step: Step, why: str) -> None:
         self.where[step.name], self.why[step.name] = "one", why
-        for port, given in enumerate(step.inputs):
-            if self.where[given.step] != "one":
-                self._move(step, port, given, "one", ())
+        for port, edge in enumerate(step.inputs):
+            if self.where[edge.step] != "one":
+                self._move(step, port, edge, "one", ())
 
     def _move_all(self, step: Step, keys: list[tuple[str, ...]]) -> None:
         self.where[step.name] = "key"
-        for port, (given, by) in enumerate(zip(step.inputs, keys, strict=True)):
-            self._move(step, port, given, "key", by)
+        for port, (edge, by) in enumerate(zip(step.inputs, keys, strict=True)):
+            self._move(step, port, edge, "key", by)
         self._pass_on(step, keys[0])
 
-    def _move(self, step: Step, port: int, given: Input, to: To, keys: tuple[str, ...]) -> None:
-        stream = given.step, given.port
+    def _move(self, step: Step, port: int, edge: Input, to: To, keys: tuple[str, ...]) -> None:
+        stream = edge.step, edge.port
         for move in self.moves:
             if (move.stream, move.to_where, move.keys) == (stream, to, keys):
                 move.readers.append((step.name, port))
                 return
-        origin = self.where[given.step]
-        kind = self.flow.steps[given.step].kind
+        origin = self.where[edge.step]
+        kind = self.flow.steps[edge.step].kind
         time = kind if isinstance(kind, EventTime) and origin == "blocks" else None
-        move = Move(len(self.moves), stream, given, origin, to, keys, time, [(step.name, port)])
+        move = Move(len(self.moves), stream, edge, origin, to, keys, time, [(step.name, port)])
         self.moves.append(move)
 
     def _pass_on(self, step: Step, names: tuple[str, ...] | None) -> None:
         """Take note of what the key columns are called in the outputs of a step."""
         for port in step.outputs:
-            found = None if names is None else names_in_output(step, port, names)
-            if found is not None:
-                self.held[step.name, port] = found
+            columns = None if names is None else names_in_output(step, port, names)
+            if columns is not None:
+                self.keys[step.name, port] = columns
 
 
 def _can_forget(step: Step) -> bool:

@@ -34,7 +34,7 @@ class Outlet:
 
     `blocks` says that what comes in are blocks of a source, whose numbers come as watermarks: they are passed on, so that
     who receives can put the blocks of all lanes back in order. `time` is the step before it, where that tells event time;
-    each lane then tells how far its own blocks have come, and the receiver takes the latest. `handed` is told how many
+    each lane then tells how far its own blocks have come, and the receiver takes the latest. `activity` is told how many
     blocks of a source there are.
     """
 
@@ -48,10 +48,10 @@ class Outlet:
         *,
         blocks: bool = False,
         time: EventTime | None = None,
-        handed: SourceActivity | None = None,
+        activity: SourceActivity | None = None,
     ) -> None:
         self.paths, self.room, self.how, self.keys, self.columns = paths, room, how, keys, columns
-        self.blocks, self.time, self.handed = blocks, time, handed
+        self.blocks, self.time, self.activity = blocks, time, activity
         self.sender: Sender | None = None
 
     def open(self, schema: Schema) -> Sender:
@@ -72,7 +72,7 @@ class Sender:
     def __init__(self, outlet: Outlet) -> None:
         self._outlet = outlet
         self._lanes = sorted(outlet.paths)
-        self._held: list[Batch] = []  #: of the block that is being sent
+        self._batches: list[Batch] = []  #: of the block that is being sent
         self._next_block = 0
         self._stamp = _stamper(outlet.time) if outlet.time is not None else None
         self._time = NO_WATERMARK
@@ -87,17 +87,17 @@ class Sender:
     def waiting(self) -> int:
         """Return how many records wait here or, on their way, in this lane: of rings all lanes can tell."""
         here = sum(path.waiting() for path in self._outlet.paths.values() if isinstance(path, Shortcut))
-        return self.records + here + sum(batch.length for batch in list(self._held))
+        return self.records + here + sum(batch.length for batch in list(self._batches))
 
     def write(self, batch: Batch) -> None:
         """Take records; those of a block go when all of it is there."""
         if self._outlet.how == "blocks":
-            if self._outlet.handed is not None:
-                self._outlet.handed.blocks(self._next_block + 1)
+            if self._outlet.activity is not None:
+                self._outlet.activity.blocks(self._next_block + 1)
             self._put(self._least_busy(), Message(batch, NO_WATERMARK, self._next_block))
             self._next_block += 1
         elif self._outlet.blocks:
-            self._held.append(batch)
+            self._batches.append(batch)
         else:
             self._spread(batch, NO_WATERMARK)
 
@@ -107,8 +107,8 @@ class Sender:
             for lane in self._lanes:
                 self._put(lane, THE_END)
         elif self._outlet.blocks:
-            held, self._held = self._held, []
-            self._send_block(concat_batches(held) if held else None, watermark)
+            batches, self._batches = self._batches, []
+            self._send_block(concat_batches(batches) if batches else None, watermark)
         else:
             self._spread(None, watermark)
 
@@ -120,7 +120,7 @@ class Sender:
 
     def barrier(self, number: int, *, last: bool) -> None:
         """Send the barrier of a checkpoint behind all that was written; no block is half sent then."""
-        if self._held:
+        if self._batches:
             raise AssertionError("a barrier came amid a block")
         for lane in self._lanes:
             self._put(lane, barrier(number, last=last))
@@ -194,12 +194,12 @@ class Sender:
                 for lane, waiting in self._waiting.items():
                     while waiting and self._outlet.paths[lane].push(waiting[0]):
                         self.records -= waiting.popleft().records
-                done = not any(self._waiting.values())
-                if done:
+                is_done = not any(self._waiting.values())
+                if is_done:
                     self._pusher = None
             if self.records != before:
                 self.throttle(self.records)
-            if done:
+            if is_done:
                 return
             self._outlet.room.wait(_PATIENCE_S)
 

@@ -125,10 +125,10 @@ class Ring:
     def reset(self) -> None:
         """Be empty, once neither side is at work."""
         self._counters[:] = 0
-        self._left: Array | None = None  #: what is still to be written of a message
+        self._rest: Array | None = None  #: what is still to be written of a message
         self._header: tuple[int, int, int, int, int] | None = None  #: of the message that is being read
         self._frame = np.empty(0, np.uint8)
-        self._got = 0
+        self._frame_at = 0
 
     def offer(self, message: Message) -> bool:
         """Take a message if all of it fits now."""
@@ -136,20 +136,20 @@ class Ring:
         if self._capacity - self._used() < sum(map(len, pieces)):
             return False
         self._write(pieces)
-        self._sent(message)
+        self._note_sent(message)
         return True
 
     def push(self, message: Message) -> bool:
         """Take what fits of a message that may be larger than the ring."""
-        left = np.concatenate(_encoded(message)) if self._left is None else self._left
-        fits = min(len(left), self._capacity - self._used())
-        self._write([left[:fits]])
-        self._left = left[fits:] if fits < len(left) else None
-        if self._left is not None:
+        rest = np.concatenate(_encoded(message)) if self._rest is None else self._rest
+        fits = min(len(rest), self._capacity - self._used())
+        self._write([rest[:fits]])
+        self._rest = rest[fits:] if fits < len(rest) else None
+        if self._rest is not None:
             if fits:
                 self._data.ring()
             return False
-        self._sent(message)
+        self._note_sent(message)
         return True
 
     def next_block(self) -> int:
@@ -162,7 +162,7 @@ class Ring:
             header = np.empty(_HEADER.size, np.uint8)
             self._read(header)
             self._header = _HEADER.unpack(header.data)
-            self._frame, self._got = np.empty(self._header[4], np.uint8), 0
+            self._frame, self._frame_at = np.empty(self._header[4], np.uint8), 0
         return self._header
 
     def take(self) -> Message | None:
@@ -170,11 +170,11 @@ class Ring:
         header = self._next_header()
         if header is None:
             return None
-        missing = len(self._frame) - self._got
+        missing = len(self._frame) - self._frame_at
         if missing:
             there = min(missing, self._used())
-            self._read(self._frame[self._got : self._got + there])
-            self._got += there
+            self._read(self._frame[self._frame_at : self._frame_at + there])
+            self._frame_at += there
             self._room.ring()
             if there < missing:
                 return None
@@ -192,7 +192,7 @@ class Ring:
         """Return how many records are on their way."""
         return int(self._counters[_RECORDS_IN] - self._counters[_RECORDS_OUT])
 
-    def _sent(self, message: Message) -> None:
+    def _note_sent(self, message: Message) -> None:
         self._counters[_RECORDS_IN] += message.records
         self._data.ring()
 
@@ -202,16 +202,16 @@ class Ring:
         return used
 
     def _write(self, pieces: list[Array]) -> None:
-        written = int(self._counters[_WRITTEN])
+        end = int(self._counters[_WRITTEN])
         for piece in pieces:
-            at = written % self._capacity
+            at = end % self._capacity
             first = min(len(piece), self._capacity - at)
             self._bytes[at : at + first] = piece[:first]
             if first < len(piece):
                 self._bytes[: len(piece) - first] = piece[first:]
-            written += len(piece)
+            end += len(piece)
         _fence()
-        self._counters[_WRITTEN] = written  # last: what it counts must be there
+        self._counters[_WRITTEN] = end  # last: what it counts must be there
 
     def _read(self, into: Array) -> None:
         at = int(self._counters[_READ]) % self._capacity

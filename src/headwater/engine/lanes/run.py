@@ -262,7 +262,7 @@ class LanesRun:
             for child in self._children:
                 if not child.ended:
                     child.kill()
-                    self._ended(child)
+                    self._note_end(child)
 
     def _listen_to_all(self) -> None:
         while living := {child.connection: child for child in self._children if not child.ended}:
@@ -274,26 +274,26 @@ class LanesRun:
                 try:
                     self._hear(child, unpack(connection.recv_bytes()))
                 except (EOFError, OSError):
-                    self._gone(child, child.reap())
+                    self._note_death(child, child.reap())
             self._leave_behind(living.values())
 
-    def _hear(self, child: Child, said: dict[str, Any]) -> None:
-        if self._keeper is not None and said.keys() & {"saved", "unsaved", "ended"}:
-            self._keeper.hear(child.lane, said)
+    def _hear(self, child: Child, message: dict[str, Any]) -> None:
+        if self._keeper is not None and message.keys() & {"saved", "unsaved", "ended"}:
+            self._keeper.hear(child.lane, message)
             return
         with self._news:
-            self._accounts.hear(child.lane, said)
+            self._accounts.hear(child.lane, message)
             self._news.notify_all()
-        if "report" in said:
-            self._accounts.reports[child.lane] = said["report"]
+        if "report" in message:
+            self._accounts.reports[child.lane] = message["report"]
             self._ended_ns = time.perf_counter_ns()  # it has yet to go, which takes it some milliseconds
             child.reap()
-            self._ended(child)
-            if said["report"]["error"] is not None:
-                text, step = said["report"]["error"]
+            self._note_end(child)
+            if message["report"]["error"] is not None:
+                text, step = message["report"]["error"]
                 self._fail(RunError(text, step=step))
 
-    def _gone(self, child: Child, status: int) -> None:
+    def _note_death(self, child: Child, status: int) -> None:
         """Take note that a lane has died without a last word: what it had is lost, unless a checkpoint has it."""
         how = ending(status)
         if self._keeper is not None and self.error is None and self._aborted_s is None:
@@ -303,15 +303,15 @@ class LanesRun:
                 return
             how += f", after lanes had started again {self._restarts.most} times within {WITHIN_S:g} s"
         last = self._accounts.samples.get(child.lane)
-        left = sum(step.left for step in last.steps.values()) if last is not None else 0
+        count = sum(step.left for step in last.steps.values()) if last is not None else 0
         self._lost.append(child.lane)
-        self._ended(child)
+        self._note_end(child)
         if self._keeper is not None:
             self._fail(RunError(f"{child} {how}, so the run ends; run again, it goes on from its last checkpoint"))
             return
         self._fail(
             RunError(
-                f"{child} {how}; what it had in hand is lost ({left:,} records when it was last heard of), so the run ends"
+                f"{child} {how}; what it had in hand is lost ({count:,} records when it was last heard of), so the run ends"
             )
         )
 
@@ -327,8 +327,8 @@ class LanesRun:
             if pause_s is None:
                 raise RunError(f"they died as they did, {self._restarts.most} times within {WITHIN_S:g} s")
         except Exception as error:
-            said = error if isinstance(error, HeadwaterError) else f"{type(error).__name__}: {error}"
-            self.error = self.error or RunError(f"{dead} {how}, and lanes could not start again: {said}")
+            text = error if isinstance(error, HeadwaterError) else f"{type(error).__name__}: {error}"
+            self.error = self.error or RunError(f"{dead} {how}, and lanes could not start again: {text}")
             self._lost.append(dead.lane)
         with self._news:
             self._starting_again = False
@@ -395,12 +395,12 @@ class LanesRun:
                 child.kill()
                 child.reap()
                 self._lost.append(child.lane)
-                self._ended(child)
-                said = f"{child} did not come back within {2 * self.options.grace_s + 1:g} s of being told to stop"
-                log.error(said)
-                self.error = self.error or RunError(said)
+                self._note_end(child)
+                text = f"{child} did not come back within {2 * self.options.grace_s + 1:g} s of being told to stop"
+                log.error(text)
+                self.error = self.error or RunError(text)
 
-    def _ended(self, child: Child) -> None:
+    def _note_end(self, child: Child) -> None:
         with self._news:
             child.ended = True
             if child.lane not in self._accounts.reports:
@@ -424,13 +424,13 @@ class LanesRun:
         if self.done.is_set():
             return self._last
         with self._news:
-            asked = [child for child in self._children if not child.ended]
-            said = self._accounts.samples
-            before = dict(said)
-            for child in asked:
+            children = [child for child in self._children if not child.ended]
+            samples = self._accounts.samples
+            before = dict(samples)
+            for child in children:
                 child.tell(SAMPLE)
             self._news.wait_for(
-                lambda: all(child.ended or said.get(child.lane) is not before.get(child.lane) for child in asked),
+                lambda: all(child.ended or samples.get(child.lane) is not before.get(child.lane) for child in children),
                 _ANSWER_S,
             )
         return self._merged()
@@ -444,7 +444,7 @@ class LanesRun:
         own = self._own.sample() if self._own_report is None else self._own_report.last
         ended = self._own_report is not None and all(child.ended for child in self._children)
         at_s = ((self._ended_ns if ended else time.perf_counter_ns()) - self._began_ns) / 1e9
-        return self._accounts.sample(own, self._own.kept(), at_s)
+        return self._accounts.sample(own, self._own.backlog(), at_s)
 
     def _sample_often(self) -> None:
         while not self.done.wait(self.options.sample_s):
@@ -457,9 +457,9 @@ class LanesRun:
         return self._accounts.report(own, self.sample(), self.samples, error, self._extra())
 
     def _extra(self) -> dict[str, Any]:
-        kept = {} if self._keeper is None else {"checkpoints": self._keeper.to_json()}
+        checkpoints = {} if self._keeper is None else {"checkpoints": self._keeper.to_json()}
         again = {"restarts": self._restarts.count} if self._restarts.count else {}
-        return {**kept, "lanes": self.lanes, **again, **({"lanes_lost": self._lost} if self._lost else {})}
+        return {**checkpoints, "lanes": self.lanes, **again, **({"lanes_lost": self._lost} if self._lost else {})}
 
 
 def available() -> int:

@@ -47,12 +47,12 @@ class SharedPosition:
         self._bytes = mmap.mmap(self._fd, _ROOM)
         self._put(0, self._start)
 
-    def handed(self) -> tuple[int, float]:
+    def activity(self) -> tuple[int, float]:
         """Return how many blocks were handed out; what is read is in one, so that nothing else keeps the source busy."""
         return int(_HEAD.unpack_from(self._bytes)[0]), 0.0
 
     @contextmanager
-    def held(self) -> Iterator[Offset]:
+    def lock(self) -> Iterator[Offset]:
         """Have the place for oneself, and know where it is."""
         fd = self._description()
         fcntl.flock(fd, fcntl.LOCK_EX)
@@ -79,12 +79,10 @@ class SharedPosition:
         self._put(_HEAD.unpack_from(self._bytes)[0], at)
 
     def _put(self, block: int, offset: Offset) -> None:
-        written = msgspec.json.encode(offset)
-        if _HEAD.size + len(written) > _ROOM:
-            raise RunError(
-                f"the place in a source is told in at most {_ROOM - _HEAD.size:,} bytes; got {len(written):,}"
-            )
-        self._bytes[: _HEAD.size + len(written)] = _HEAD.pack(block, len(written)) + written
+        data = msgspec.json.encode(offset)
+        if _HEAD.size + len(data) > _ROOM:
+            raise RunError(f"the place in a source is told in at most {_ROOM - _HEAD.size:,} bytes; got {len(data):,}")
+        self._bytes[: _HEAD.size + len(data)] = _HEAD.pack(block, len(data)) + data
 
     def close(self) -> None:
         """Give back what was opened, once no lane reads."""
@@ -125,7 +123,7 @@ class ShareReader:
     def read(self, limit: int, timeout_s: float) -> Batch | None:
         """Return the next block, about `limit` records, all at once: what is taken is not left half read."""
         self._ranges.sizes = _sizes(limit)
-        with self._place.held() as at:
+        with self._place.lock() as at:
             if at["ended"]:
                 return None
             end = self._ranges.advance(at)
@@ -137,8 +135,8 @@ class ShareReader:
         batches = [batch for piece in pieces for batch in self._ranges.batches(piece, self._reject) if batch.length]
         if not batches:
             return Batch.of_watermark(block)
-        read = batches[0] if len(batches) == 1 else concat_batches(batches)
-        return Batch(read.columns, read.length, read.stamps, block)
+        whole = batches[0] if len(batches) == 1 else concat_batches(batches)
+        return Batch(whole.columns, whole.length, whole.stamps, block)
 
     @property
     def start_anew(self) -> Callable[[], None] | None:
@@ -146,7 +144,7 @@ class ShareReader:
         return self._start_anew if self._ranges.has_clock else None
 
     def _start_anew(self) -> None:
-        with self._place.held() as at:
+        with self._place.lock() as at:
             self._place.stay(self._ranges.anew(at))
 
     def close(self) -> None:

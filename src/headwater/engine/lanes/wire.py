@@ -30,11 +30,11 @@ def sample_to_wire(sample: Sample) -> dict[str, Any]:
     }
 
 
-def sample_from_wire(said: dict[str, Any]) -> Sample:
+def sample_from_wire(message: dict[str, Any]) -> Sample:
     """Return the sample that was told."""
-    steps = [StepMetrics(**step) for step in said["steps"]]
-    histograms = {name: _histogram_from_wire(said[name]) for name in ("latency", "emit_latency")}
-    return Sample(**{**said, "steps": {step.name: step for step in steps}, **histograms})
+    steps = [StepMetrics(**step) for step in message["steps"]]
+    histograms = {name: _histogram_from_wire(message[name]) for name in ("latency", "emit_latency")}
+    return Sample(**{**message, "steps": {step.name: step for step in steps}, **histograms})
 
 
 def report_to_wire(report: Report, error: RunError | None) -> dict[str, Any]:
@@ -57,8 +57,8 @@ def _histogram_to_wire(histogram: Histogram) -> list[Any]:
     return [used.tolist(), counts.tolist(), histogram.count, histogram.total, histogram.largest]
 
 
-def _histogram_from_wire(said: list[Any]) -> Histogram:
+def _histogram_from_wire(figures: list[Any]) -> Histogram:
     histogram = Histogram()
-    used, counts, histogram.count, histogram.total, histogram.largest = said
+    used, counts, histogram.count, histogram.total, histogram.largest = figures
     histogram.buckets[np.array(used, np.int64)] = counts
     return histogram

@@ -38,7 +38,7 @@ class Crossing:
     in_order: bool = False  #: blocks of a source, to be put in order by who receives them
     time: EventTime | None = None
     #: of a source: where it is told how far it is handed out; of a stream with event time that may be silent: who tells it
-    handed: SourceActivity | None = None
+    activity: SourceActivity | None = None
     source: Activity | None = None
     paths: dict[tuple[int, int], Path] = field(default_factory=dict)
     bells: dict[tuple[str, int], Bell] = field(default_factory=dict)
@@ -76,7 +76,7 @@ class Crossing:
             self.columns,
             blocks=self.in_order,
             time=self.time,
-            handed=self.handed,
+            activity=self.activity,
         )
 
     def inlet(self, lane: int) -> Inlet:
@@ -98,8 +98,8 @@ class Crossing:
             path.reset()
         for bell in self.bells.values():
             bell.reset()
-        if self.handed is not None:
-            self.handed.reset()
+        if self.activity is not None:
+            self.activity.reset()
 
     def close(self) -> None:
         """Give back what was opened."""
@@ -123,22 +123,22 @@ class Wiring:
         for step in self._flow.steps.values():
             if isinstance(step.kind, Read) and layout.where[step.name] == "blocks":
                 # splits are read in one place, side by side
-                found = shared(step.kind.source) if share and not step.kind.way else None
-                if found is not None:
-                    self._shares[step.name] = found
+                pair = shared(step.kind.source) if share and not step.kind.way else None
+                if pair is not None:
+                    self._shares[step.name] = pair
                 else:
-                    made = Crossing(step.name, self._readers(step), _main(step), "blocks", first, everywhere)
-                    self._of_source[step.name] = made
+                    crossing = Crossing(step.name, self._readers(step), _main(step), "blocks", first, everywhere)
+                    self._of_source[step.name] = crossing
         self._of_move = [
             Crossing(
                 f"{move.readers[0][0]}, {move.number}",
                 [name for name, _ in move.readers],
-                layout.schema(move.given).only(move.columns),
+                layout.schema(move.edge).only(move.columns),
                 move.to_where,
                 of[move.from_where],
                 of[move.to_where],
                 move.keys,
-                None if len(move.columns) == len(layout.schema(move.given)) else move.columns,
+                None if len(move.columns) == len(layout.schema(move.edge)) else move.columns,
                 move.from_where == "blocks",
                 move.time,
                 source=self._handed_of(move),
@@ -179,8 +179,8 @@ class Wiring:
             if layout.where[step.name] != "key":
                 continue
             names = [
-                moves[step.name, port][1] if (step.name, port) in moves else layout.held.get((given.step, given.port))
-                for port, given in enumerate(step.inputs)
+                moves[step.name, port][1] if (step.name, port) in moves else layout.keys.get((edge.step, edge.port))
+                for port, edge in enumerate(step.inputs)
             ]
             if step.is_sink and names[0] is not None and len(set(names)) == 1:
                 sinks[step.name] = names[0]
@@ -228,7 +228,7 @@ class Wiring:
             steps.append(_receiving(crossing, lane))
         for move, crossing in zip(self._layout.moves, self._of_move, strict=True):
             if lane in crossing.senders:
-                steps.append(_sending(crossing, lane, self._in_lanes(move.given)))
+                steps.append(_sending(crossing, lane, self._in_lanes(move.edge)))
             if lane in crossing.receivers:
                 steps.append(_receiving(crossing, lane))
         if self._letters is not None and lane:
@@ -248,24 +248,24 @@ class Wiring:
             return None
         step = move.stream[0]
         while inputs := self._flow.steps[step].inputs:
-            step = next(given.step for given in inputs if given.grouping != "all")
+            step = next(edge.step for edge in inputs if edge.grouping != "all")
         if step in self._shares:
-            return self._shares[step][1].handed
+            return self._shares[step][1].activity
         crossing = self._of_source[step]
-        crossing.handed = crossing.handed or SourceActivity()
-        crossing.handed.idle_s = min(crossing.handed.idle_s, move.time.idle_us / 1e6)
-        return crossing.handed
+        crossing.activity = crossing.activity or SourceActivity()
+        crossing.activity.idle_s = min(crossing.activity.idle_s, move.time.idle_us / 1e6)
+        return crossing.activity
 
     def _readers(self, source: Step) -> list[str]:
         readers = self._flow.readers_of(source.name)
-        return [step.name for step in readers for given in step.inputs if given.step == source.name]
+        return [step.name for step in readers for edge in step.inputs if edge.step == source.name]
 
     def _step(self, step: Step, where: Where, lane: int) -> Step:
         inputs = tuple(
-            self._moved(step, port) or self._in_lanes(given)
-            for port, given in enumerate(step.inputs)
+            self._moved(step, port) or self._in_lanes(edge)
+            for port, edge in enumerate(step.inputs)
             # a sink that every lane has may take something that is made in lane 0 alone
-            if lane == 0 or not step.is_sink or self._layout.where[given.step] != "one"
+            if lane == 0 or not step.is_sink or self._layout.where[edge.step] != "one"
         )
         kind: Kind = step.kind
         if isinstance(kind, Read) and step.name in self._shares:
@@ -282,16 +282,16 @@ class Wiring:
     def _moved(self, step: Step, port: int) -> Input | None:
         for move, crossing in zip(self._layout.moves, self._of_move, strict=True):
             if (step.name, port) in move.readers:
-                given = step.inputs[port]
-                return Input(crossing.inlet_name, "out", crossing.schema, given.grouping, given.keys)
+                edge = step.inputs[port]
+                return Input(crossing.inlet_name, "out", crossing.schema, edge.grouping, edge.keys)
         return None
 
-    def _in_lanes(self, given: Input) -> Input:
+    def _in_lanes(self, edge: Input) -> Input:
         """Return an input as it is in lanes, or from the blocks of its source."""
-        crossing = self._of_source.get(given.step)
+        crossing = self._of_source.get(edge.step)
         if crossing is None:
-            return replace(given, schema=self._layout.schema(given))
-        return Input(crossing.inlet_name, "out", given.schema, given.grouping, given.keys)
+            return replace(edge, schema=self._layout.schema(edge))
+        return Input(crossing.inlet_name, "out", edge.schema, edge.grouping, edge.keys)
 
 
 def _main(step: Step) -> Schema:
@@ -302,6 +302,6 @@ def _receiving(crossing: Crossing, lane: int) -> Step:
     return Step(crossing.inlet_name, Read(crossing.inlet(lane)), (), {"out": crossing.schema})
 
 
-def _sending(crossing: Crossing, lane: int, given: Input) -> Step:
-    plain = Input(given.step, given.port, given.schema)
+def _sending(crossing: Crossing, lane: int, edge: Input) -> Step:
+    plain = Input(edge.step, edge.port, edge.schema)
     return Step(crossing.outlet_name, Write(crossing.outlet(lane)), (plain,), {})

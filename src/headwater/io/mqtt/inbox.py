@@ -65,15 +65,15 @@ class Inbox:
         self._releases += self._releasing
         self._releasing = []
         acknowledged = np.flatnonzero(self.states == TOLD)
-        handed = [_numbers_of_2(each.messages) for each in self._unacknowledged if each.session == self._session]
-        return sorted({*acknowledged.tolist(), *(number for numbers in handed for number in numbers)})
+        pending = [_numbers_of_2(each.messages) for each in self._unacknowledged if each.session == self._session]
+        return sorted({*acknowledged.tolist(), *(number for numbers in pending for number in numbers)})
 
     def begin(self, *, session_kept: bool) -> None:
         """Begin anew when the broker is there again."""
         if session_kept:
-            handed = [handed.messages for handed in self._unacknowledged if handed.session == self._session]
+            pending = [pending.messages for pending in self._unacknowledged if pending.session == self._session]
             self._again = dict(self._unconfirmed_payloads)
-            for messages in [*handed, *self._waiting]:
+            for messages in [*pending, *self._waiting]:
                 self._again |= _payloads_by_number(messages)
         else:
             self._session += 1
@@ -122,13 +122,13 @@ class Inbox:
         while (
             self._unacknowledged and self._unacknowledged[0].position - len(self._unacknowledged[0].messages) < position
         ):
-            handed = self._unacknowledged.popleft()
-            messages, beyond = handed.messages, handed.position - position
+            pending = self._unacknowledged.popleft()
+            messages, beyond = pending.messages, pending.position - position
             if beyond > 0:
                 rest = messages.rows(len(messages) - beyond, len(messages))
-                self._unacknowledged.appendleft(PendingAcks(handed.position, handed.session, rest))
+                self._unacknowledged.appendleft(PendingAcks(pending.position, pending.session, rest))
                 messages = messages.rows(0, len(messages) - beyond)
-            if handed.session == self._session:
+            if pending.session == self._session:
                 packets.append(self.acknowledgements(messages, connected=connected))
         return b"".join(packets)
 

@@ -70,12 +70,12 @@ def delivery_text(step: Step) -> str:
 
 def key_before(flow: Flow, step: Step) -> tuple[str, ...]:
     """Return the columns of the last `key_by` before a sink, if its records still have all of them."""
-    given = step.inputs[0]
-    keys = _keys_of(flow, given)
-    return keys if all(name in given.schema for name in keys) else ()
+    edge = step.inputs[0]
+    keys = _keys_of(flow, edge)
+    return keys if all(name in edge.schema for name in keys) else ()
 
 
 def _keys_of(flow: Flow, stream: Input) -> tuple[str, ...]:
     maker = flow.steps[stream.step]
-    found = {given.keys or _keys_of(flow, given) for given in maker.inputs}
-    return found.pop() if len(found) == 1 else ()
+    keys = {edge.keys or _keys_of(flow, edge) for edge in maker.inputs}
+    return keys.pop() if len(keys) == 1 else ()

@@ -36,7 +36,7 @@ class Dropped(StagedWriter):
     def write(self, batch: Batch) -> None:
         """Drop records that no task has dropped."""
 
-    def stage(self, said: bytes) -> None:
+    def stage(self, words: bytes) -> None:
         """Hear of records that a task has dropped."""
 
     def commit(self, number: int) -> None:

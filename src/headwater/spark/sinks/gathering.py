@@ -17,9 +17,9 @@ class GatheringWriter(NumberedWriter):
 
     def write(self, batch: Batch) -> Refused:
         """Take some of its records."""
-        kept, refused = storable(batch, self._schema)
-        self._waiting.append(kept)
-        return refused
+        rows, refusals = storable(batch, self._schema)
+        self._waiting.append(rows)
+        return refusals
 
     def rollback(self) -> None:
         """Forget what was not written."""

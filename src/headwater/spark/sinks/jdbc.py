@@ -56,8 +56,8 @@ class JdbcTable(GatheringWriter):
         with self._connected() as connection:
             statement = connection.prepareStatement(f"SELECT batch FROM {_BATCHES} WHERE writer = ?")
             statement.setString(1, self._name)
-            found = statement.executeQuery()
-            return int(found.getInt(1)) if found.next() else -1
+            rows = statement.executeQuery()
+            return int(rows.getInt(1)) if rows.next() else -1
 
     def commit(self, number: int) -> None:
         """Move all of its records over, and write its number, in one transaction."""
@@ -108,5 +108,7 @@ def _execute(connection: Any, text: str, *values: str) -> None:
 
 def _has_table(connection: Any, name: str) -> bool:
     """Say whether there is a table; databases keep names that are not quoted in capitals, or in small letters."""
-    found = (connection.getMetaData().getTables(None, None, each, None) for each in (name, name.upper(), name.lower()))
-    return any(tables.next() for tables in found)
+    answers = (
+        connection.getMetaData().getTables(None, None, each, None) for each in (name, name.upper(), name.lower())
+    )
+    return any(tables.next() for tables in answers)

@@ -85,13 +85,13 @@ class KafkaSink(NumberedWriter):
 
     def write(self, batch: Batch) -> Refused:
         """Take some of its records."""
-        (values, keys, headers), _, refused = sift(
+        (values, keys, headers), _, refusals = sift(
             batch, lambda batch: (self._form.values(batch), self._form.keys(batch), self._form.headers(batch))
         )
         self._values += values
         self._keys += keys
         self._headers += headers
-        return refused
+        return refusals
 
     def commit(self, number: int) -> None:
         """Send them all, by one task: two would send records of one key in any order."""
@@ -101,7 +101,7 @@ class KafkaSink(NumberedWriter):
             spark = session()
             columns = {"key": pa.array(self._keys, pa.binary()), "value": pa.array(self._values, pa.binary())}
             if self._sink.headers is not None:
-                columns["headers"] = pa.array([_named(each) for each in self._headers], _HEADERS)
+                columns["headers"] = pa.array([_with_names(each) for each in self._headers], _HEADERS)
             rows = spark.createDataFrame(pa.table(columns)).coalesce(1)
             options = {"topic": self._sink.topic, "includeHeaders": "true", **self._sink.options}
             writer = rows.write.format("kafka").options(**options)
@@ -113,5 +113,5 @@ class KafkaSink(NumberedWriter):
         """Nothing is open."""
 
 
-def _named(headers: list[tuple[str, bytes]] | None) -> list[dict[str, str | bytes]] | None:
+def _with_names(headers: list[tuple[str, bytes]] | None) -> list[dict[str, str | bytes]] | None:
     return None if headers is None else [{"key": name, "value": value} for name, value in headers]

@@ -41,9 +41,9 @@ class KafkaTransactions(NumberedWriter):
 
     def write(self, batch: Batch) -> Refused:
         """Take some of its records."""
-        messages, refused = self._sending.messages(batch)
+        messages, refusals = self._sending.messages(batch)
         self._waiting += messages
-        return refused
+        return refusals
 
     def commit(self, number: int) -> None:
         """Have them all in the topic, unless they are; a cluster that is away is waited for."""

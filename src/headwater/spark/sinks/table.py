@@ -110,10 +110,10 @@ class _Files(GatheringWriter):
             options.setdefault("header", "true")
         writer = self._rows().coalesce(1).write.format(_WRITTEN_AS.get(form, form)).options(**options)
         writer.mode("overwrite").save(f"{self._sink.url}/{self._hidden}")
-        [made] = [name for name in self._storage.names(self._hidden) if name.startswith("part-")]
-        ending = made[made.index(".") :] if form != "json" else made[made.index(".") :].replace(".txt", ".jsonl", 1)
+        [part] = [name for name in self._storage.names(self._hidden) if name.startswith("part-")]
+        ending = part[part.index(".") :] if form != "json" else part[part.index(".") :].replace(".txt", ".jsonl", 1)
         name = self._file(number) + ending
-        self._storage.move(f"{self._hidden}/{made}", name)
+        self._storage.move(f"{self._hidden}/{part}", name)
         self._storage.drop(self._hidden)
         return name
 
@@ -128,9 +128,9 @@ class _Lines(_Files):
         """Take those of which lines can be made."""
         if self._sink.form == "text":
             return super().write(batch)
-        _, kept, refused = sift(batch, lambda batch: json_lines(batch, self._schema))
-        self._waiting.append(kept)
-        return refused
+        _, rows, refusals = sift(batch, lambda batch: json_lines(batch, self._schema))
+        self._waiting.append(rows)
+        return refusals
 
     def _table(self, batch: Batch) -> Any:
         if self._sink.form == "text":

@@ -138,9 +138,9 @@ def open_source(
             rows = native.rows(spark, step, prefix, control, sizes)
         else:
             head = head or Head.none(step, source.schema)
-            frames = {name: found.frame(spark, sizes) for name, found in {step: table, **(beside or {})}.items()}
+            frames = {name: each.frame(spark, sizes) for name, each in {step: table, **(beside or {})}.items()}
             rows = ended(spark, frames, head, prefix, control)
-        ends = available_now or all(found.has_end for found in (native, *(beside or {}).values()))
+        ends = available_now or all(each.has_end for each in (native, *(beside or {}).values()))
         return SparkSource(rows, control, None, temporary, native if ends else None)
     if ranges is None:
         receiver = Receiver(step, read_by_driver(source), folder / "log", until_idle=available_now, way=way)
@@ -166,10 +166,10 @@ def _check_splits(source: Source) -> None:
     """Raise if a source has splits and its ranges do not say of which one a piece is: most of it would be late."""
     ranges = ranges_of(source, RangeRequest(Sizes(1))) if has_splits(source) else None
     if ranges is not None and type(ranges).split_of is Ranges.split_of:
-        kind, found = type(source).__name__, type(ranges).__name__
+        kind, reader = type(source).__name__, type(ranges).__name__
         raise FlowError(
-            f"{kind} has splits, and {found}, by which it is read on Spark, does not say which split a piece is of; give "
-            f"{found} the methods split_of and behind, or leave out `ranges` of {kind}"
+            f"{kind} has splits, and {reader}, by which it is read on Spark, does not say which split a piece is of; give "
+            f"{reader} the methods split_of and behind, or leave out `ranges` of {kind}"
         )
 
 

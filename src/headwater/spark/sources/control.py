@@ -25,7 +25,7 @@ class SourceControl:
 
     def clear(self) -> None:
         """Take back all that was said."""
-        for path in (self._end, self._begun):
+        for path in (self._end, self._begin_mark):
             path.unlink(missing_ok=True)
 
     def finish(self, until_ns: int | None = None) -> None:
@@ -38,7 +38,7 @@ class SourceControl:
 
     def begin(self) -> None:
         """Tell the driver that reading begins."""
-        _write(self._begun, str(time.time_ns()))
+        _write(self._begin_mark, str(time.time_ns()))
 
     def request(self) -> EndRequest | None:
         """Return what the driver has told; None if nothing yet."""
@@ -49,7 +49,7 @@ class SourceControl:
 
     def begun_ns(self) -> int | None:
         """Return when reading began; None if it has not."""
-        text = _read(self._begun)
+        text = _read(self._begin_mark)
         return None if text is None else int(text)
 
     @property
@@ -57,7 +57,7 @@ class SourceControl:
         return self.folder / "end"
 
     @property
-    def _begun(self) -> Path:
+    def _begin_mark(self) -> Path:
         return self.folder / "begun"
 
 

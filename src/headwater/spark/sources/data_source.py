@@ -63,7 +63,7 @@ def rows_of(
     # elsewhere the driver has other things to do; and where all is read in one piece, that may be a large one
     sizes = getattr(ranges, "sizes", None)
     may_read = spark.sparkContext.master.startswith("local") and sizes is not None and sizes.parallel > 1
-    sent = sent_source(spark, step, ranges, prefix)
+    file = sent_source(spark, step, ranges, prefix)
 
     class Frames(DataSource):  # type: ignore[misc]  # pyspark is not typed for us
         @classmethod
@@ -74,7 +74,7 @@ def rows_of(
             return ROW
 
         def streamReader(self, schema: Any) -> DataSourceStreamReader:  # noqa: N802  Spark's name
-            return FrameReader(step, sent, begin, control, pace, may_read=may_read)
+            return FrameReader(step, file, begin, control, pace, may_read=may_read)
 
     spark.dataSource.register(Frames)
     return spark.readStream.format(name).load()
@@ -104,8 +104,8 @@ class Task(NamedTuple):
 def tasks_of(ranges: Ranges, end: Offset, pieces: Sequence[Any], *, ends: bool) -> list[Task]:
     """Return a task for each piece of what is read up to an offset; with `ends`, the last says that nothing follows."""
     splits = [None if piece is None else ranges.split_of(piece) for piece in pieces]
-    known = any(split is not None for split in splits)
-    behind = tuple(sorted(ranges.behind(end))) if known and not end["ended"] else ()
+    has_splits = any(split is not None for split in splits)
+    behind = tuple(sorted(ranges.behind(end))) if has_splits and not end["ended"] else ()
     last = len(pieces) - 1
     return [
         Task(number, piece, ends and number == last, None if split is None else OfSplit(split, behind))
@@ -116,8 +116,8 @@ def tasks_of(ranges: Ranges, end: Offset, pieces: Sequence[Any], *, ends: bool) 
 class PieceReader:
     """Reads pieces of a source that was sent with its stage, in any process."""
 
-    def __init__(self, step: str, sent: Path) -> None:
-        self._step, self._sent = step, sent
+    def __init__(self, step: str, file: Path) -> None:
+        self._step, self._file = step, file
 
     def read(self, task: Task) -> Iterator[Any]:
         """Read one piece."""
@@ -130,7 +130,7 @@ class PieceReader:
         return self._received()[0]
 
     def _received(self) -> tuple[Ranges, Prefix]:
-        ranges, prefix = received(self._sent.name, self._sent.parent)
+        ranges, prefix = received(self._file.name, self._file.parent)
         return ranges, prefix
 
     def _put_out(self, piece: Any, ends: bool) -> Iterator[tuple[int, Batch]]:
@@ -165,13 +165,13 @@ class PieceReader:
             ) from error
 
 
-def tasks_reader(step: str, sent: Path, tasks: list[Task]) -> Callable[[Iterator[Any]], Iterator[Any]]:
+def tasks_reader(step: str, file: Path, tasks: list[Task]) -> Callable[[Iterator[Any]], Iterator[Any]]:
     """Return what reads tasks by their numbers, of which Spark hands each to whoever is to read it."""
 
     def read(tables: Iterator[Any]) -> Iterator[Any]:
         for table in tables:
             for number in table.column(0).to_pylist():
-                yield from PieceReader(step, sent).read(tasks[number])
+                yield from PieceReader(step, file).read(tasks[number])
 
     return read
 
@@ -186,9 +186,9 @@ class FrameReader(_SimpleStreamReaderWrapper):  # type: ignore[misc]  # the only
     simple_reader = None  #: that of the kind, which Spark looks for
 
     def __init__(
-        self, step: str, sent: Path, begin: Offset, control: SourceControl, pace: Pace | None, *, may_read: bool
+        self, step: str, file: Path, begin: Offset, control: SourceControl, pace: Pace | None, *, may_read: bool
     ) -> None:
-        self._pieces = PieceReader(step, sent)
+        self._pieces = PieceReader(step, file)
         self._begin, self._control, self._pace = begin, control, pace
         self._has_begun = False
         self._may_read = may_read  #: whether a piece may be read here at all
@@ -208,18 +208,18 @@ class FrameReader(_SimpleStreamReaderWrapper):  # type: ignore[misc]  # the only
         """Return how far the next micro-batch reads."""
         if start["ended"]:
             return start
-        told = self._control.request()  # before looking for records, lest some slip in between
-        end = self._advanced(start, told)
+        request = self._control.request()  # before looking for records, lest some slip in between
+        end = self._advanced(start, request)
         if not self._has_begun:
             self._control.begin()
             self._has_begun = True
-        ended = told is not None and not told.pause and end == start
+        ended = request is not None and not request.pause and end == start
         return {**start, "ended": True} if ended else end
 
-    def _advanced(self, start: Offset, told: EndRequest | None) -> Offset:
-        if told is None:
+    def _advanced(self, start: Offset, request: EndRequest | None) -> Offset:
+        if request is None:
             return self._ranges.advance(start) if self._pace is None else self._pace.advance(self._ranges, start)
-        return start if told.pause else self._ranges.finish(start, told.until_ns)
+        return start if request.pause else self._ranges.finish(start, request.until_ns)
 
     def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
         """Return a task for each piece; the last one also says that nothing follows, when that is so."""

@@ -40,8 +40,8 @@ def ended(
     nothing = _Nothing()
     names = head.sources if head.waits else ()
     last = {name: rows_of(spark, name, nothing, nothing.start(), _once, control) for name in names}
-    read = rows_of_frame(head.of(rows, last), head.schema.only(head.columns), prefix)
-    return with_end(spark, read, head.source, prefix, control, waits=2 if last else 0)
+    records = rows_of_frame(head.of(rows, last), head.schema.only(head.columns), prefix)
+    return with_end(spark, records, head.source, prefix, control, waits=2 if last else 0)
 
 
 def _once(number: int, put_out: Iterator[tuple[int, Batch]], split: OfSplit | None = None) -> Iterator[Row]:

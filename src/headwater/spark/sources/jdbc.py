@@ -52,21 +52,21 @@ class JdbcReader:
             if left_s > 0:
                 time.sleep(min(left_s, timeout_s))
                 return Batch.none(self._schema)
-            self._waiting = self._asked(max(limit, _AT_ONCE))
+            self._waiting = self._ask(max(limit, _AT_ONCE))
             if not self._waiting.length:
                 if not self._table.follow:
                     return None
                 self._ask_s = time.monotonic() + self._table.every_s
                 return self._waiting
-        given = self._waiting.slice(0, min(limit, self._waiting.length))
-        self._waiting = self._waiting.slice(given.length, self._waiting.length)
-        self.position = given[self._table.ordered_by].tolist()[-1]
-        return given
+        batch = self._waiting.slice(0, min(limit, self._waiting.length))
+        self._waiting = self._waiting.slice(batch.length, self._waiting.length)
+        self.position = batch[self._table.ordered_by].tolist()[-1]
+        return batch
 
     def close(self) -> None:
         """Nothing is open."""
 
-    def _asked(self, limit: int) -> Batch:
+    def _ask(self, limit: int) -> Batch:
         """Ask for the rows behind the last one, in order, but for the last of an answer that may have more of its kind."""
         rows = self._answered(limit)
         if rows.length < limit:
@@ -97,11 +97,11 @@ class JdbcReader:
                 statement.setString(1, self.position)
             elif self.position is not None:
                 statement.setLong(1, self.position)
-            found = statement.executeQuery()
+            answer = statement.executeQuery()
             utils = java().org.apache.spark.sql.execution.datasources.jdbc.JdbcUtils
-            fields = utils.getSchema(connection, found, dialect_of(table), True, False, False)
+            fields = utils.getSchema(connection, answer, dialect_of(table), True, False, False)
             rows = java().scala.collection.JavaConverters.seqAsJavaList(
-                utils.resultSetToRows(found, fields, dialect_of(table)).toList()
+                utils.resultSetToRows(answer, fields, dialect_of(table)).toList()
             )
             statement.close()
         frame = DataFrame(spark._jsparkSession.createDataFrame(rows, fields), spark)

@@ -49,7 +49,7 @@ class KafkaReading:
 
     def __init__(self, source: Kafka) -> None:
         self._source = source
-        self._wanted: dict[str, int] | None = None  # what it held when reading began, by partition
+        self._ends: dict[str, int] | None = None  # what it held when reading began, by partition
         self._start: str = source.start  # or the offset of each partition
 
     def check(self) -> None:
@@ -76,12 +76,12 @@ class KafkaReading:
 
     def is_read(self, query: StreamingQuery) -> bool:
         """Say, by what Spark tells of a query since its first micro-batch, whether all has been read that was there then."""
-        told = query.lastProgress
-        for read in () if told is None else told.sources:
-            latest, done = (_offsets(said, self._source) for said in (read.latestOffset, read.endOffset))
+        progress = query.lastProgress
+        for source in () if progress is None else progress.sources:
+            latest, end_offsets = (_offsets(text, self._source) for text in (source.latestOffset, source.endOffset))
             if latest is not None:
-                self._wanted = latest if self._wanted is None else self._wanted
-                return all((done or {}).get(partition, 0) >= end for partition, end in self._wanted.items())
+                self._ends = latest if self._ends is None else self._ends
+                return all((end_offsets or {}).get(partition, 0) >= end for partition, end in self._ends.items())
         return False
 
     def begin_at(self, position: dict[str, int] | None) -> None:
@@ -104,8 +104,8 @@ def rows_from(
     columns += ["key"] if source.key_column is not None else []
     columns += ["headers"] if source.headers is not None else []
     run = titled(_reader(step, source, prefix), getattr(prefix, "title", ""))
-    read = values.select(*columns).mapInArrow(run, ROW)
-    return with_end(spark, read, step, prefix, control)
+    outcome = values.select(*columns).mapInArrow(run, ROW)
+    return with_end(spark, outcome, step, prefix, control)
 
 
 def connected(spark: SparkSession, use: Callable[[], Any]) -> Any:
@@ -138,23 +138,25 @@ def _check_answers(source: Kafka) -> None:
     raise RunError(f"no broker of {source} answers ({'; '.join(troubles)}); is it running?")
 
 
-def _offsets(said: str | None, source: Kafka) -> dict[str, int] | None:
+def _offsets(text: str | None, source: Kafka) -> dict[str, int] | None:
     """Return the offsets of a topic, by partition, in what a source of Spark's says; None of another source.
 
     Those of a pattern are by topic and partition.
     """
     try:
-        told = json.loads(said or "")
+        document = json.loads(text or "")
     except ValueError:
         return None
-    if not isinstance(told, dict):
+    if not isinstance(document, dict):
         return None
     if source.pattern:
-        if not all(isinstance(found, dict) and re.fullmatch(source.topic, topic) for topic, found in told.items()):
+        if not all(
+            isinstance(offsets, dict) and re.fullmatch(source.topic, topic) for topic, offsets in document.items()
+        ):
             return None
-        return {f"{topic}/{partition}": at for topic, found in told.items() for partition, at in found.items()}
-    found = told.get(source.topic)
-    return found if isinstance(found, dict) else None
+        return {f"{topic}/{partition}": at for topic, offsets in document.items() for partition, at in offsets.items()}
+    offsets = document.get(source.topic)
+    return offsets if isinstance(offsets, dict) else None
 
 
 def _reader(step: str, source: Kafka, prefix: Prefix) -> Callable[[Iterator[Any]], Iterator[Any]]:
@@ -193,38 +195,38 @@ def _batch(table: Any, source: Kafka, decoder: JsonDecoder | None, reject: Rejec
         reject(text.decode(errors="replace"), f"{topic} partition {partition} offset {offset}: {reason}")
 
     if decoder is None:
-        kept = [number for number, value in enumerate(values) if _is_text(number, value, refuse)]
-        columns: dict[str, Any] = {text_column(source.fields, ()): Text.of_bytes([values[number] for number in kept])}
+        rows = [number for number, value in enumerate(values) if _is_text(number, value, refuse)]
+        columns: dict[str, Any] = {text_column(source.fields, ()): Text.of_bytes([values[number] for number in rows])}
     else:
         decoded = decoder.decode_each(values, refuse)
-        kept = [number for number, _ in decoded]
+        rows = [number for number, _ in decoded]
         columns = decoder.batch_of([record for _, record in decoded]).columns
-    columns |= _beside(table, source, kept)
+    columns |= _beside(table, source, rows)
     columns = {name: columns[name] for name in source.schema}
     arrived = table.column("timestamp").cast("int64").to_numpy(zero_copy_only=False)  # microseconds
-    return Batch(columns, len(kept), stamped(len(kept), arrived[kept].astype(np.int64) * 1000))
+    return Batch(columns, len(rows), stamped(len(rows), arrived[rows].astype(np.int64) * 1000))
 
 
-def _beside(table: Any, source: Kafka, kept: list[int]) -> dict[str, Column]:
+def _beside(table: Any, source: Kafka, rows: list[int]) -> dict[str, Column]:
     """Return what records have beside their values: a key, and headers."""
-    found: dict[str, Column] = {}
+    columns: dict[str, Column] = {}
     if source.key_column is not None:
         keys = table.column("key").to_pylist()
-        texts = [None if keys[row] is None else keys[row].decode(errors="replace") for row in kept]
-        found[source.key_column] = column_of(texts, "text", name=source.key_column)
+        texts = [None if keys[row] is None else keys[row].decode(errors="replace") for row in rows]
+        columns[source.key_column] = column_of(texts, "text", name=source.key_column)
     if source.topic_column is not None:
         topics = table.column("topic").to_pylist()
-        found[source.topic_column] = column_of([topics[row] for row in kept], "text", name=source.topic_column)
+        columns[source.topic_column] = column_of([topics[row] for row in rows], "text", name=source.topic_column)
     if source.headers is not None:
-        said = table.column("headers").to_pylist()
-        found[source.headers] = column_of([_headers(said[row]) for row in kept], "any", name=source.headers)
-    return found
+        headers = table.column("headers").to_pylist()
+        columns[source.headers] = column_of([_headers(headers[row]) for row in rows], "any", name=source.headers)
+    return columns
 
 
-def _headers(said: list[dict[str, Any]] | None) -> dict[str, str | None] | None:
-    if not said:
+def _headers(headers: list[dict[str, Any]] | None) -> dict[str, str | None] | None:
+    if not headers:
         return None
-    return {each["key"]: None if each["value"] is None else each["value"].decode(errors="replace") for each in said}
+    return {each["key"]: None if each["value"] is None else each["value"].decode(errors="replace") for each in headers}
 
 
 def _is_text(number: int, value: bytes, refuse: Callable[[int, bytes, str], None]) -> bool:

@@ -32,8 +32,8 @@ def check(spark: SparkSession) -> None:
     from py4j.protocol import Py4JError
 
     try:
-        found = spark.sparkContext._jvm.java.lang.Class.forName(_EXECUTION)
-        names = {method.getName() for method in found.getMethods()}
+        execution = spark.sparkContext._jvm.java.lang.Class.forName(_EXECUTION)
+        names = {method.getName() for method in execution.getMethods()}
     except Py4JError:
         names = set()
     if not {"uniqueSources", "uniqueSources_$eq"} <= names:
@@ -45,8 +45,8 @@ def check(spark: SparkSession) -> None:
 class Limited:
     """A source with a limit, how that comes to be changed, and which one each of the last micro-batches had."""
 
-    def __init__(self, said: str, limit: int, most: int) -> None:
-        self.said = said  #: how Spark calls it where it tells what a micro-batch has read
+    def __init__(self, description: str, limit: int, most: int) -> None:
+        self.description = description  #: how Spark calls it where it tells what a micro-batch has read
         self.limit, self._most = limit, most
         self._had: dict[int, int] = {}
 
@@ -59,7 +59,7 @@ class Limited:
 
     def give(self, batch: int) -> None:
         """Take note of the limit that a micro-batch is planned with."""
-        self._had = {known: limit for known, limit in self._had.items() if known >= batch - 2} | {batch: self.limit}
+        self._had = {number: limit for number, limit in self._had.items() if number >= batch - 2} | {batch: self.limit}
 
 
 class Limits:
@@ -71,7 +71,7 @@ class Limits:
     def __init__(self, query: StreamingQuery, target_s: float, sizes: Sizes) -> None:
         """Find the sources; those that begin with a part of `sizes` may come to all, others have a limit of their own."""
         self.query, self._target_s = query, target_s
-        self._learnt = -1  #: the last micro-batch of which it is known how long it took
+        self._last_batch = -1  #: the last micro-batch of which it is known how long it took
         self._execution = query._jsq.streamingQuery()
         self._limited: list[tuple[Any, Limited]] = []
         most = {first_of(sizes.batch_records): sizes.batch_records}
@@ -87,16 +87,16 @@ class Limits:
         """Choose what the next micro-batch may read; called when one is about to be done, before Spark plans another."""
         if not self._limited:
             return
-        told = self.query.lastProgress
-        if told is not None and told.batchId > self._learnt:
-            self._learnt = told.batchId
+        progress = self.query.lastProgress
+        if progress is not None and progress.batchId > self._last_batch:
+            self._last_batch = progress.batchId
             for _, each in self._limited:
                 waited = any(
-                    source.description == each.said and _is_behind(source.endOffset, source.latestOffset)
-                    for source in told.sources
+                    source.description == each.description and _is_behind(source.endOffset, source.latestOffset)
+                    for source in progress.sources
                 )
-                took_s = told.durationMs["triggerExecution"] / 1000
-                each.learn(told.batchId, took_s, more_waited=waited, target_s=self._target_s)
+                took_s = progress.durationMs["triggerExecution"] / 1000
+                each.learn(progress.batchId, took_s, more_waited=waited, target_s=self._target_s)
             self._exchange()
         for _, each in self._limited:
             each.give(batch + 1)
@@ -105,10 +105,10 @@ class Limits:
         from pyspark import SparkContext
 
         limits = SparkContext._jvm.org.apache.spark.sql.connector.read.streaming.ReadLimit
-        known = self._execution.uniqueSources()
+        sources = self._execution.uniqueSources()
         for stream, each in self._limited:
-            known = known.updated(stream, limits.maxRows(each.limit))
-        getattr(self._execution, "uniqueSources_$eq")(known)
+            sources = sources.updated(stream, limits.maxRows(each.limit))
+        getattr(self._execution, "uniqueSources_$eq")(sources)
 
 
 def _is_behind(end: str | None, latest: str | None) -> bool:

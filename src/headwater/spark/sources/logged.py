@@ -25,10 +25,10 @@ class LoggedRanges(Ranges):
 
     def advance(self, at: Offset) -> Offset:
         """Return how far the log is safe on disk, at most a micro-batch further."""
-        found = entries(self._folder, at["position"], most_bytes=self.sizes.batch_bytes)
-        if not found:
+        new = entries(self._folder, at["position"], most_bytes=self.sizes.batch_bytes)
+        if not new:
             return at
-        return {"position": found[-1].position + 1, "ended": last_of(found[-1].data).ended}
+        return {"position": new[-1].position + 1, "ended": last_of(new[-1].data).ended}
 
     def finish(self, at: Offset, until_ns: int | None) -> Offset:
         """Go on: what is in the log was read already, and is processed however the run ends."""
@@ -36,12 +36,12 @@ class LoggedRanges(Ranges):
 
     def cut(self, start: Offset, end: Offset) -> list[Piece]:
         """Return the ranges of entries between two places."""
-        found = entries(self._folder, start["position"], end["position"])
-        size = sum(entry.nbytes for entry in found)
+        entries_in = entries(self._folder, start["position"], end["position"])
+        size = sum(entry.nbytes for entry in entries_in)
         share = -(-size // self.sizes.pieces(size, self.sizes.piece_bytes))
         pieces: list[list[Entry]] = []
         room = 0
-        for entry in found:
+        for entry in entries_in:
             if room <= 0:
                 pieces.append([])
                 room = share

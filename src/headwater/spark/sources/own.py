@@ -36,24 +36,24 @@ def check(flow: str, step: str, source: Source, *, streaming: bool) -> None:
     """Raise FlowError, with what to do instead, where a source cannot be read beside DataFrames."""
     what = f"source {step!r} of flow {flow!r}, which is given no DataFrame,"
     if reads(source) is not None or read_by_driver(source) is not source:
-        made = "spark.readStream" if streaming else "spark.read"
-        raise FlowError(f"{what} is one that Spark reads by itself: give a DataFrame of it, from {made}")
-    found = None if isinstance(source, Items) else ranges_of(source, RangeRequest(Sizes(1)))
-    if found is None and not isinstance(source, Items):
+        call = "spark.readStream" if streaming else "spark.read"
+        raise FlowError(f"{what} is one that Spark reads by itself: give a DataFrame of it, from {call}")
+    ranges = None if isinstance(source, Items) else ranges_of(source, RangeRequest(Sizes(1)))
+    if ranges is None and not isinstance(source, Items):
         raise FlowError(
             f"{what} is read by the driver, into a log that is kept while Headwater runs the flow: have it do so, with "
             "spark.start(flow, inputs={…}) and streams"
         )
-    if not streaming and found is not None and not found.has_end:
+    if not streaming and ranges is not None and not ranges.has_end:
         raise FlowError(f"{what} has no end, and the DataFrames are tables: give a table of it, or streams beside it")
 
 
 def _ranges(spark: SparkSession, source: Source, columns: tuple[str, ...], *, at_once: bool) -> Ranges:
     if isinstance(source, Items):
         return _Listed(source)
-    found = ranges_of(source, RangeRequest(Sizes(spark.sparkContext.defaultParallelism), columns, at_once=at_once))
-    assert found is not None
-    return found
+    ranges = ranges_of(source, RangeRequest(Sizes(spark.sparkContext.defaultParallelism), columns, at_once=at_once))
+    assert ranges is not None
+    return ranges
 
 
 def rows_at_once(
@@ -64,14 +64,14 @@ def rows_at_once(
 
     ranges = _ranges(spark, source, columns, at_once=True)
     at, pieces = ranges.start(), list[Any]()
-    sent = sent_source(spark, step, ranges, prefix)
+    file = sent_source(spark, step, ranges, prefix)
     while not at["ended"]:
         end = ranges.advance(at)
         pieces += ranges.cut(at, end)
         at = end if end != at else {**at, "ended": True}
     tasks = tasks_of(ranges, at, pieces or [None], ends=True)
-    read = titled(tasks_reader(step, sent, tasks), prefix.title)
-    return spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(read, ROW)
+    make_rows = titled(tasks_reader(step, file, tasks), prefix.title)
+    return spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(make_rows, ROW)
 
 
 def rows_as_stream(

@@ -80,9 +80,9 @@ class TableReading:
         path = path_in(source.address) if source.options.keys() <= {*_MOST} else None
         return path if source.form in FORMS and path is not None and path.exists() else None
 
-    def _check_columns(self, found: Mapping[str, str]) -> None:
-        if found:  # else there is no file yet
-            check_columns(self._source, found)
+    def _check_columns(self, columns: Mapping[str, str]) -> None:
+        if columns:  # else there is no file yet
+            check_columns(self._source, columns)
 
     def frame(self, spark: SparkSession, sizes: Sizes) -> DataFrame:
         """Return its columns."""
@@ -107,12 +107,12 @@ class TableReading:
     def _loaded(self, reader: DataStreamReader) -> DataFrame:
         source = self._source
         if source.form in _LINES:
-            return reader.text(_found(source.url))
+            return reader.text(_pattern_of(source.url))
         fields = ", ".join(f"`{name.replace('`', '``')}` {SQL[kind]}" for name, kind in source.schema.fields)
         if source.form == "csv":
             fields += f", {_BROKEN} string"
             reader = reader.option("columnNameOfCorruptRecord", _BROKEN)
-        return reader.schema(fields).load(_found(source.url))
+        return reader.schema(fields).load(_pattern_of(source.url))
 
     def is_read(self, query: StreamingQuery) -> bool:
         """Say whether there is nothing to read for the moment."""
@@ -136,7 +136,7 @@ def _limited(reader: DataStreamReader, source: SparkTable, sizes: Sizes) -> Data
     return reader.format(source.form).options(**{**options, **source.options})
 
 
-def _found(url: str) -> str:
+def _pattern_of(url: str) -> str:
     """Return where files are, in a form that Spark takes: it wants folders, and of a file a pattern that only it fits."""
     if not Storage(url).is_file():
         return url
@@ -151,12 +151,12 @@ def _reader(step: str, source: SparkTable, prefix: Prefix) -> Callable[[Iterator
         if first is None:
             return in_arrow(iter(()))
         number = first.column(_PART)[0].as_py()
-        made = _of_lines(step, source, form == "json") if form in _LINES else _of_columns(step, schema)
+        make_records = _of_lines(step, source, form == "json") if form in _LINES else _of_columns(step, schema)
 
         def put_out() -> Iterator[tuple[int, Batch]]:
-            yield from made(first)
+            yield from make_records(first)
             for table in tables:
-                yield from made(table)
+                yield from make_records(table)
 
         # Spark reads large files first, whatever their times: which task has come how far says nothing of the others
         return in_arrow(prefix(number, put_out(), OfSplit(number, in_order=False)))
@@ -169,7 +169,7 @@ def _of_lines(step: str, source: SparkTable, is_json: bool) -> Callable[[Any], I
     schema = source.schema
     decoder = JsonDecoder(schema) if is_json else None
 
-    def made(table: Any) -> Iterator[tuple[int, Batch]]:
+    def records_of(table: Any) -> Iterator[tuple[int, Batch]]:
         lines = [line.as_buffer().to_pybytes() for line in table.column("value")]
         lines = [line for line in lines if line.strip()]
         if decoder is None:
@@ -185,13 +185,13 @@ def _of_lines(step: str, source: SparkTable, is_json: bool) -> Callable[[Any], I
         if batch.length:
             yield 0, batch
 
-    return made
+    return records_of
 
 
 def _of_columns(step: str, schema: Any) -> Callable[[Any], Iterator[tuple[int, Batch]]]:
     """Return what makes records of rows, and dead letters of those that the connector could not read."""
 
-    def made(table: Any) -> Iterator[tuple[int, Batch]]:
+    def records_of(table: Any) -> Iterator[tuple[int, Batch]]:
         broken = table.column(_BROKEN)
         for text in broken.drop_null().to_pylist():
             yield DEAD, rejection_letter(step, text, "its values do not fit the columns")
@@ -199,4 +199,4 @@ def _of_columns(step: str, schema: Any) -> Callable[[Any], Iterator[tuple[int, B
         if table.num_rows:
             yield 0, batch_of(table, schema)
 
-    return made
+    return records_of

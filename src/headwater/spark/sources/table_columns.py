@@ -31,51 +31,53 @@ _READ: dict[Type, str] = {
 }
 
 
-def check_columns(source: SparkTable, found: Mapping[str, str]) -> None:
+def check_columns(source: SparkTable, columns: Mapping[str, str]) -> None:
     """Raise if a column is not among those of the files, by type, or cannot be read as the type that is asked for."""
-    lower = {name.lower(): told for name, told in found.items()}  # Spark does not look at the case, either
+    lower = {name.lower(): type_name for name, type_name in columns.items()}  # Spark does not look at the case, either
     for name, kind in source.schema.fields:
-        told = found.get(name, lower.get(name.lower()))
-        if told is None:
-            raise FlowError(f"{source} has no column {name!r}; columns are {listed(found)}{suggestion(name, found)}")
-        if told != _FOLDER and not re.fullmatch(_READ[kind], told):
-            others = [other for other, types in _READ.items() if re.fullmatch(types, told)]
+        type_name = columns.get(name, lower.get(name.lower()))
+        if type_name is None:
+            raise FlowError(
+                f"{source} has no column {name!r}; columns are {listed(columns)}{suggestion(name, columns)}"
+            )
+        if type_name != _FOLDER and not re.fullmatch(_READ[kind], type_name):
+            others = [other for other, types in _READ.items() if re.fullmatch(types, type_name)]
             mend = f"read it as {others[0]}, and cast it then" if others else "give the flow a DataFrame that casts it"
-            raise FlowError(f"{source}: column {name!r} is {told} there, and cannot be read as {kind}; {mend}")
+            raise FlowError(f"{source}: column {name!r} is {type_name} there, and cannot be read as {kind}; {mend}")
 
 
 def columns_near(path: Path, source: SparkTable) -> dict[str, str]:
     """Return the columns of files of this machine, by type; of several files, of as many as it takes to find all."""
-    found: dict[str, str] = {}
+    columns: dict[str, str] = {}
     for file in _files(path):
         folders = file.relative_to(path).parts[:-1]
         there = {part.partition("=")[0]: _FOLDER for part in folders if "=" in part}
-        found = _columns_in(file, source.form) | found | there
-        if _has_all(found, source):
+        columns = _columns_in(file, source.form) | columns | there
+        if _has_all(columns, source):
             break
-    return found
+    return columns
 
 
 def columns_by_spark(spark: SparkSession, source: SparkTable) -> dict[str, str]:
     """Return the columns of files anywhere, by type; none where there are no files yet, or Spark has something to say."""
     from pyspark.errors import PySparkException
 
-    found: dict[str, str] = {}
+    columns: dict[str, str] = {}
     try:
         for merged in ("false", "true"):  # of one file; only if need be of all
             reader = spark.read.format(source.form).options(**source.options, mergeSchema=merged)
             rows: Any = reader.load(source.url)
             folders = rows._jdf.queryExecution().analyzed().relation().partitionSchema().fieldNames()
-            found = dict(rows.dtypes) | dict.fromkeys(folders, _FOLDER)
-            if _has_all(found, source):
+            columns = dict(rows.dtypes) | dict.fromkeys(folders, _FOLDER)
+            if _has_all(columns, source):
                 break
     except PySparkException:  # which is told when they are read
         pass
-    return found
+    return columns
 
 
-def _has_all(found: Mapping[str, str], source: SparkTable) -> bool:
-    return {name.lower() for name in source.schema} <= {name.lower() for name in found}
+def _has_all(columns: Mapping[str, str], source: SparkTable) -> bool:
+    return {name.lower() for name in source.schema} <= {name.lower() for name in columns}
 
 
 def _files(path: Path) -> Iterator[Path]:

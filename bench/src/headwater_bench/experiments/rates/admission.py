@@ -85,11 +85,11 @@ def _run(
     with started(laps, home) as processes:
         admitted = []
         for each in processes:
-            refused = each.refused()
-            if refused is None:
+            reason = each.refused()
+            if reason is None:
                 admitted.append(each)
             else:  # by its trial, or since the others' trials took what the estimate had left for it
-                rows.append({"flow": each.lap.flow, "refused": refused, "rate_hz": each.lap.promised_hz})
+                rows.append({"flow": each.lap.flow, "refused": reason, "rate_hz": each.lap.promised_hz})
         with scan(_SCAN):
             for each in admitted:
                 each.go()

@@ -66,8 +66,8 @@ def _doubled(base_hz: float, quick: bool, profiles: dict[str, str], home: Path) 
                 if settings and alone is None and not _bears(lap, home):
                     continue
                 dent = _dent(together([lap], home)[0])
-            except RefusedError as refused:
-                answer["refused"] = str(refused)
+            except RefusedError as error:
+                answer["refused"] = str(error)
                 continue
             answer[system.replace(" ", "_")] = dent | {"base_hz": lap.rates[0][1]}
             break

@@ -108,8 +108,8 @@ def _admission(part: dict[str, Any], path: Path) -> None:
     fig, axes = figure(1, 1, 7.5, 5.6)
     axis = axes[0][0]
     ran = [row for row in part["cases"] if row.get("reserved")]
-    for kept, colour, label in ((True, "#1f77b4", "all windows kept"), (False, "#d62728", "some broken")):
-        mine = [row for row in ran if (row["kept"] >= 0.99) == kept]
+    for all_kept, colour, label in ((True, "#1f77b4", "all windows kept"), (False, "#d62728", "some broken")):
+        mine = [row for row in ran if (row["kept"] >= 0.99) == all_kept]
         if mine:
             used, reserved = [row["used_cores"] for row in mine], [row["reserved"] for row in mine]
             axis.scatter(used, reserved, c=colour, label=f"{label}: {len(mine)} lanes", zorder=3)

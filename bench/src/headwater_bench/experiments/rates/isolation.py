@@ -135,11 +135,11 @@ def _by_level(part: dict[str, Any]) -> list[str]:
     if promised is None:
         return []
     levels = promised["levels"]
-    named = {"windows": "windows_by_level", "kept": "kept_by_level", "rate kept": "rate_kept_by_level"}
-    named["p99 ms, worst"] = "p99_ms_by_level"
-    rows = [(name, *promised[key]) for name, key in named.items()]
+    keys = {"windows": "windows_by_level", "kept": "kept_by_level", "rate kept": "rate_kept_by_level"}
+    keys["p99 ms, worst"] = "p99_ms_by_level"
+    rows = [(name, *promised[key]) for name, key in keys.items()]
     for system, other in _systems(part).items():
         if system != "promised":
-            kept = dict(zip(other["levels"], other["kept_by_level"], strict=True))
-            rows.append((f"{system}, kept", *(kept.get(level, "-") for level in levels)))
+            shares = dict(zip(other["levels"], other["kept_by_level"], strict=True))
+            rows.append((f"{system}, kept", *(shares.get(level, "-") for level in levels)))
     return text_table(("promised, SCAN wants", *(f"{level} %" for level in levels)), rows)

@@ -105,8 +105,8 @@ class Started:
         """Wait as `ready` does; return why it was refused, or None where it was not."""
         try:
             self.ready()
-        except RefusedError as refused:
-            return str(refused)
+        except RefusedError as error:
+            return str(error)
         return None
 
     def go(self) -> None:

@@ -139,14 +139,14 @@ class Judge:
             ages.append(age_s)
         if (delivered > expected + copies).any():
             raise AssertionError(f"more came than was due: {delivered.tolist()} of {expected.tolist()}")
-        kept = (late == 0) & (delivered >= expected - copies)
+        is_kept = (late == 0) & (delivered >= expected - copies)
         missing = np.maximum(0, expected - delivered)
         ends_s = (stopped_ns - from_ns) / _S - np.arange(seconds) - 1
         p50_s, p99_s = np.percentile(np.concatenate([*ages, np.repeat(np.maximum(ends_s, 0), missing)]), (50, 99))
         return {
             "windows": seconds,
-            "kept_windows": int(kept.sum()),
-            "kept": round(float(kept.mean()), 4),
+            "kept_windows": int(is_kept.sum()),
+            "kept": round(float(is_kept.mean()), 4),
             "rate_kept": round(float(np.minimum(delivered, expected).sum() / expected.sum()), 4),
             "p50_ms": round(1e3 * float(p50_s), 2),
             "p99_ms": round(1e3 * float(p99_s), 2),

@@ -51,8 +51,8 @@ def run(
 
     All that is known so far is written after each part: who interrupts a sitting has the parts that were done.
     """
-    chosen = list(only or PARTS)
-    for name in chosen:
+    names = list(only or PARTS)
+    for name in names:
         if name not in PARTS:
             raise RunError(f"there is no part {name!r}; parts are {listed(PARTS)}{suggestion(name, PARTS)}")
     grade = grade_here()
@@ -66,9 +66,9 @@ def run(
     with tempfile.TemporaryDirectory(prefix="headwater-profiles-") as folder, home() as at:
         tell("measuring what the flows need")
         profiles = of_mix(isolation.MIX, Path(folder), 0.5 if quick else 1.0)
-        for name in chosen:
+        for name in names:
             began_s = time.monotonic()
-            tell(f"{name}, part {chosen.index(name) + 1} of {len(chosen)}")
+            tell(f"{name}, part {names.index(name) + 1} of {len(names)}")
             try:
                 answer[name] = PARTS[name].measure(quick, profiles, at)
             except (AssertionError, RunError, RateError, subprocess.TimeoutExpired) as error:

@@ -105,7 +105,7 @@ def _promised(name: str, rates: dict[int, float], seconds: float, profile: str, 
 def _lap(order: Order, lanes: int, home: Path) -> dict[str, Any]:
     """Have a process of its own run it: lanes are forked where no other threads are."""
     try:
-        done = subprocess.run(
+        child = subprocess.run(
             [sys.executable, "-m", __name__, msgspec.json.encode(order).decode()],
             env={**os.environ, "HEADWATER_RUNTIME": str(home), "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
             capture_output=True,
@@ -114,9 +114,9 @@ def _lap(order: Order, lanes: int, home: Path) -> dict[str, Any]:
         )
     except subprocess.TimeoutExpired as late:
         raise AssertionError(f"{order.flow} in {lanes} lanes: nothing within {late.timeout:g} s") from None
-    if done.returncode:
-        raise AssertionError(f"{order.flow} in {lanes} lanes: {done.stderr.decode()[-1000:]}")
-    saw: dict[str, Any] = msgspec.json.decode(done.stdout)
+    if child.returncode:
+        raise AssertionError(f"{order.flow} in {lanes} lanes: {child.stderr.decode()[-1000:]}")
+    saw: dict[str, Any] = msgspec.json.decode(child.stdout)
     if saw["lanes"] != lanes:
         raise AssertionError(f"{order.flow}: {lanes} lanes were wanted, and {saw['lanes']} admitted")
     return saw
