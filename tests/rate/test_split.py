@@ -23,7 +23,7 @@ from headwater.rate.client import board
 from headwater.rate.estimate import Nearest, cores, lanes_for, nearest
 from headwater.rate.ledger import Ledger
 from headwater.rate.ledger import Reservation as Held
-from headwater.rate.messages import End, Granted, Noted, Refused, Settle
+from headwater.rate.messages import End, Granted, Noted, Refused, Settle, Tell
 from headwater.rate.refused import NotPromisedError
 from headwater.rate.reservation import Reservation
 from headwater.rate.windows import DIED, SLOW, WITHOUT_PROCESSOR, Window
@@ -107,7 +107,7 @@ def test_what_a_trial_shows_to_be_too_much_for_one_lane_is_tried_in_two(tmp_path
     """Refused, it had been offered a rate that it could not have either."""
     tried, said = [], []
 
-    def trial(flow, held, seconds):
+    def trial(flow, held, seconds, line):
         tried.append(held.lanes)
         return 0.8
 
@@ -131,7 +131,7 @@ def test_what_would_fit_is_told_for_as_many_lanes_as_there_may_be():
     assert two == pytest.approx(1000 * 1.6 / 3, rel=0.01)
 
 
-def trial_of(folder, monkeypatch, run, *, cores_by_lane, grade="reserved"):
+def trial_of(folder, monkeypatch, run, *, cores_by_lane, grade="reserved", line=None):
     """Have a trial of 100 s watch a run whose lanes use so many cores."""
     spent = iter([0.0, 0.0, *(100 * each for each in cores_by_lane)] * 2)
     monkeypatch.setattr(process, "used_s", lambda pid: next(spent))
@@ -139,7 +139,7 @@ def trial_of(folder, monkeypatch, run, *, cores_by_lane, grade="reserved"):
     monkeypatch.setattr(trial, "begin", lambda flow, held, line: run)
     monkeypatch.setattr(trial, "at_promised_rate", lambda flow, rate_hz: flow)
     held = Reservation("a", CONTRACT, demand(1.2).demand, 1.2, None, 1.2, grade, "for a test", lanes=2)
-    return trial.trial(flow(folder), held, 0.0)
+    return trial.trial(flow(folder), held, 0.0, line)
 
 
 def test_a_lane_that_has_more_to_do_than_one_may_is_found_out_by_the_trial(tmp_path, monkeypatch):
@@ -149,7 +149,9 @@ def test_a_lane_that_has_more_to_do_than_one_may_is_found_out_by_the_trial(tmp_p
 
 
 def test_several_lanes_are_tried_with_a_tenth_more_than_is_promised(tmp_path, monkeypatch):
-    assert trial_of(tmp_path, monkeypatch, _Tried(), cores_by_lane=(0.66, 0.44)) == pytest.approx(1.0)
+    line = _Book()
+    assert trial_of(tmp_path, monkeypatch, _Tried(), cores_by_lane=(0.66, 0.44), line=line) == pytest.approx(1.0)
+    assert {(each.id, each.kept, each.broken) for each in line.told} == {("a", 0, 0)}  # and so have real time
     with pytest.raises(RateError, match=r"took in 91% of that rate and a tenth more, with 1\.80 cores.*: 680/s"):
         trial_of(tmp_path, monkeypatch, _Tried(hz=1000), cores_by_lane=(0.9, 0.9))
 
@@ -185,7 +187,7 @@ def test_what_is_offered_in_several_lanes_has_passed_a_trial_and_is_admitted_whe
     """Lanes cost each other what no estimate knows: by this one two lanes could have 1,333/s."""
     tried_hz = []
 
-    def trial_that_breaks(flow, held, seconds):
+    def trial_that_breaks(flow, held, seconds, line):
         tried_hz.append(held.contract.rate_hz)
         if held.contract.rate_hz > able_hz:
             raise NotPromisedError("too much", Nearest(able_hz / 1.3, None))
@@ -208,7 +210,7 @@ def test_what_is_offered_in_several_lanes_has_passed_a_trial_and_is_admitted_whe
 
 
 def test_where_no_trial_passes_nothing_is_offered(tmp_path, monkeypatch):
-    def no_trial_passes(flow, held, seconds):
+    def no_trial_passes(flow, held, seconds, line):
         raise NotPromisedError("nothing came through")
 
     monkeypatch.setattr(admission, "trial", no_trial_passes)
@@ -242,8 +244,12 @@ class _Book:
 
     def __init__(self):
         self._ledger = Ledger(2.0)
+        self.told = []
 
     def say(self, message):
+        if isinstance(message, Tell):
+            self.told.append(message)
+            return Noted(known=True)
         if isinstance(message, End):
             self._ledger.free(message.id)
             return Noted(known=True)

@@ -92,7 +92,7 @@ class _Question:
             if not self.trial_s:
                 return _with_grant(reservation, granted)
             try:
-                measured = trial(flow, _with_grant(reservation, granted), self.trial_s)
+                measured = trial(flow, _with_grant(reservation, granted), self.trial_s, client)
                 reservation = replace(reservation, measured=measured)
                 needed = min(max(estimated, SPARE * measured), PLENTY * measured)
                 more, for_more = lanes_for(costing(self.demand, needed / estimated), contract, most)

@@ -8,14 +8,16 @@ and by sharing caches and memory, grows with the rate, and shows as records that
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from sys import maxsize
 
 from headwater.clock import now_ns
 from headwater.data.batch import Batch, concat_batches
 from headwater.engine.profiler import sample_sources
-from headwater.errors import RunError
+from headwater.errors import RateError, RunError
 from headwater.flow.endpoints import Source, at_rate
 from headwater.flow.flow import Flow
 from headwater.flow.profile import Demand
@@ -25,9 +27,11 @@ from headwater.io import Items, Replay
 from headwater.io.open_loop_source import OpenLoopSource
 from headwater.rate import process
 from headwater.rate.chain import dry
+from headwater.rate.client import Client
 from headwater.rate.estimate import Nearest, backlog
 from headwater.rate.lane import PromisedLanes, PromisedRun, begin
 from headwater.rate.ledger import LANE
+from headwater.rate.messages import Tell
 from headwater.rate.refused import NotPromisedError
 from headwater.rate.reservation import Reservation
 from headwater.rate.windows import WITHOUT_PROCESSOR, Window
@@ -46,20 +50,22 @@ _ENOUGH = 0.95  #: of the rate that a trial must have kept up with
 _SAMPLES = 5_000
 
 
-def trial(flow: Flow, reservation: Reservation, seconds: float = TRIAL_S) -> float:
+def trial(flow: Flow, reservation: Reservation, seconds: float = TRIAL_S, line: Client | None = None) -> float:
     """Run a flow's sampled records at the promised rate in the lanes that cores are held for; return the cores it used.
 
-    What piles up in queues has not been kept up with, even if it was read. NotPromisedError says what has not fit.
+    What piles up in queues has not been kept up with, even if it was read. NotPromisedError says what has not fit. Several
+    lanes have the real time that they will have, where who holds the cores is told by `line` that they are at work.
     """
     several = reservation.lanes > 1
     more = HEADROOM if several else 1.0
     tried = replace(reservation.contract, rate_hz=more * reservation.contract.rate_hz)
     running = begin(at_promised_rate(dry(flow), tried.rate_hz), replace(reservation, contract=tried), None)
-    running.done.wait(_SETTLE_S if several else _WARM_S)
+    at_work = partial(_tell, line, reservation.id) if several and line is not None else None
+    _wait(running, _SETTLE_S if several else _WARM_S, at_work)
     lap_s = seconds + (_WHOLE_S if several else 0.0)
-    lap = _lap(running, reservation.demand, lap_s)
+    lap = _lap(running, reservation.demand, lap_s, at_work)
     if several and lap.broken and lap.done_hz >= _ENOUGH * tried.rate_hz:
-        lap = _lap(running, reservation.demand, lap_s)  # once may be chance, or a kernel that came late
+        lap = _lap(running, reservation.demand, lap_s, at_work)  # once may be chance, or a kernel that came late
     broke = running.error is not None
     running.abort()
     try:
@@ -87,12 +93,28 @@ class Lap:
         return [window for window in self.windows if not window.kept]
 
 
-def _lap(running: PromisedRun | PromisedLanes, demand: Demand, seconds: float) -> Lap:
+def _wait(running: PromisedRun | PromisedLanes, seconds: float, at_work: Callable[[], None] | None) -> None:
+    """Wait for so long, or to the end of a run, and say each second that it is at work."""
+    pieces = max(1, round(seconds))
+    for _ in range(pieces):
+        if at_work is not None:
+            at_work()
+        running.done.wait(seconds / pieces)
+
+
+def _tell(line: Client, name: str) -> None:
+    with suppress(RateError):  # whoever takes its place is asked what came of it
+        line.say(Tell(name, 0.0, 0, 0, above=False))
+
+
+def _lap(
+    running: PromisedRun | PromisedLanes, demand: Demand, seconds: float, at_work: Callable[[], None] | None
+) -> Lap:
     """Watch a run for so many seconds, or to its end."""
     processes = running.processes()
     before, before_s, used_s = running.sample(), time.monotonic(), [process.used_s(each) for each in processes]
     first = running.windows.second(now_ns()) + 1
-    running.done.wait(seconds)
+    _wait(running, seconds, at_work)
     now_s = [process.used_s(each) for each in processes]
     spent_s, after = time.monotonic() - before_s, running.sample()
     piled_up = backlog(demand, after) - backlog(demand, before)
