@@ -115,7 +115,8 @@ def _promised(name: str, rates: dict[int, float], windows: int, profile: str, ho
 
 def _asked(name: str, lanes: int, most_hz: float, windows: int, profile: str, home: Path) -> dict[str, Any]:
     """Ask for a rate, and for what is offered instead, until one is promised in so many lanes; have it come."""
-    rate_hz, refused, offers_refused = most_hz, [], 0
+    rate_hz, offers_refused = most_hz, 0
+    refused: list[list[Any]] = []
     for _ in range(_ASKED):
         saw = _run(Order(name, rate_hz, rate_hz, windows, profile, lanes, TRIAL_S), home)
         if "offer_hz" not in saw and saw["lanes"] == lanes:
