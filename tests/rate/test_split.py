@@ -14,7 +14,7 @@ from promised import demand
 from promising import until
 
 from headwater import Contract, engine
-from headwater.errors import RateError
+from headwater.errors import RateError, RunError
 from headwater.flow.contract import rate_text
 from headwater.histogram import Histogram
 from headwater.metrics import Sample
@@ -209,9 +209,10 @@ def test_what_is_offered_in_several_lanes_has_passed_a_trial_and_is_admitted_whe
     assert f"what would fit: {rate_text(offered_hz)}" in str(refused.value)
 
 
-def test_where_no_trial_passes_nothing_is_offered(tmp_path, monkeypatch):
+@pytest.mark.parametrize("broke", [NotPromisedError("nothing came through"), RunError("a step broke")])
+def test_where_no_trial_passes_nothing_is_offered(tmp_path, monkeypatch, broke):
     def no_trial_passes(flow, held, seconds, line):
-        raise NotPromisedError("nothing came through")
+        raise broke
 
     monkeypatch.setattr(admission, "trial", no_trial_passes)
     monkeypatch.setattr(admission, "most_lanes", lambda flow: 2)

@@ -133,6 +133,8 @@ class _Question:
             self.client.say(End(self.held(offered).id))
         except NotPromisedError as no:
             return 0.0 if no.nearest is None else no.nearest.rate_hz or 0.0
+        except RunError:  # a step broke: what was refused is told all the same
+            return 0.0
         return None
 
 
