@@ -5,7 +5,7 @@
 estimate   how many cores a promise needs, by the paper's reckoning and by ours; what would fit instead
 profiler   measures that: cold, once a tick, by the processor's clock; chain is what it runs
 admission  whether a promise can be given: by the estimate, then by a trial; reservation is a yes, advance_reservation one
-           for a flow that starts soon; starting asks, and begins
+           for a flow that starts soon, refused a no with what would fit; starting asks, and begins
 ledger     which promises hold how many cores; supervisor keeps it, client talks to it in messages; headroom only looks; peer
            is who they talk to
 grade      what this machine allows for keeping promises; cgroups is the base of it, real_time what lanes within theirs have

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from headwater.engine.lanes import lane_count
 from headwater.engine.lanes.child import other_threads
@@ -14,10 +14,11 @@ from headwater.flow.profile import Demand, Profile
 from headwater.flow.steps import Read
 from headwater.rate import fork_context
 from headwater.rate.client import Client
-from headwater.rate.estimate import costing, lanes_for, nearest
+from headwater.rate.estimate import Nearest, costing, lanes_for, nearest
 from headwater.rate.ledger import LANE, OPENS, Refusal
 from headwater.rate.messages import End, Granted, Refused, Reply, Resume, Resumed, Settle, Tell
 from headwater.rate.profiler import demanding
+from headwater.rate.refused import NotPromisedError
 from headwater.rate.reservation import Reservation
 from headwater.rate.trial import SPARE, TRIAL_S, trial
 
@@ -29,6 +30,12 @@ A trial is of this flow, here and now; a profile may be of another latency, anot
 
 ANEW = 1.2
 """How much dearer a flow may look when it is measured once more, as it is when what was offered is asked for."""
+
+SURE = 1.1
+"""How much more than a rate that is offered in several lanes a trial has passed."""
+
+_OFFERS = 5  #: rates that are tried, each lower than the one before, until one can be offered
+_LOWER = 0.9  #: of the one before, at most
 
 _MORE = {
     "unprotected": "; 'headwater doctor' says what would protect it, --best-effort runs it without protection",
@@ -45,35 +52,90 @@ def admit(
     best_effort: bool = False,
     trial_s: float = TRIAL_S,
 ) -> Reservation:
-    """Hold cores for a flow in this process, or raise RateError with the numbers and what would fit.
+    """Hold cores for a flow in this process, or raise NotPromisedError with the numbers and what would fit.
 
     Without a profile that has a demand, one is measured here. Sources whose records would be lost by being sampled need
-    one, and have no trial. What wants more than one lane may have gets several, if it can be split.
+    one, and have no trial. What wants more than one lane may have gets several, if it can be split; what is offered in
+    several has passed a trial.
     """
-    once = read_once(flow)
+    tried_s = 0.0 if read_once(flow) else trial_s
     demand = demand_of(flow, contract, profile)
-    dearer = dearer_anew(profile)
-    most = most_lanes(flow)
-    lanes, estimated = lanes_for(demand, contract, most)
-    while True:
-        reservation = Reservation("", contract, demand, estimated, None, estimated, "", "", lanes)
-        request = reservation.ask(flow.name, best_effort=best_effort)
-        granted = _granted(client.say(request), flow, reservation, most, dearer)
-        if once or not trial_s:
-            return _with_grant(reservation, granted)
-        try:
-            measured = trial(flow, _with_grant(reservation, granted), trial_s)
-            reservation = replace(reservation, measured=measured)
-            needed = min(max(estimated, SPARE * measured), PLENTY * measured)
-            more, for_more = lanes_for(costing(demand, needed / estimated), contract, most)
-            if more <= lanes or needed <= LANE * lanes:
-                settled = client.say(Settle(granted.id, needed, measured))
-                return _with_grant(reservation, _granted(settled, flow, reservation, most, dearer))
-        except BaseException:
-            client.say(End(granted.id))
+    asked = _Question(flow, client, demand, most_lanes(flow), dearer_anew(profile), best_effort, tried_s)
+    try:
+        return asked.held(contract)
+    except NotPromisedError as no:
+        if no.nearest is None or not tried_s:
             raise
-        client.say(End(granted.id))  # dearer than measured: too much for these lanes, and not for more of them
-        lanes, estimated = more, for_more
+        raise no.offering(asked.sure(no.nearest, contract)) from None
+
+
+@dataclass(frozen=True, slots=True)
+class _Question:
+    """Whether a flow can be promised a rate here, all but the rate."""
+
+    flow: Flow
+    client: Client
+    demand: Demand
+    most: int  #: lanes
+    dearer: float
+    best_effort: bool
+    trial_s: float
+
+    def held(self, contract: Contract) -> Reservation:
+        """Hold cores, or raise NotPromisedError with what would fit as far as that can be reckoned."""
+        flow, client, most, dearer = self.flow, self.client, self.most, self.dearer
+        lanes, estimated = lanes_for(self.demand, contract, most)
+        while True:
+            reservation = Reservation("", contract, self.demand, estimated, None, estimated, "", "", lanes)
+            request = reservation.ask(flow.name, best_effort=self.best_effort)
+            granted = _granted(client.say(request), flow, reservation, most, dearer)
+            if not self.trial_s:
+                return _with_grant(reservation, granted)
+            try:
+                measured = trial(flow, _with_grant(reservation, granted), self.trial_s, client)
+                reservation = replace(reservation, measured=measured)
+                needed = min(max(estimated, SPARE * measured), PLENTY * measured)
+                more, for_more = lanes_for(costing(self.demand, needed / estimated), contract, most)
+                if more <= lanes or needed <= LANE * lanes:
+                    settled = client.say(Settle(granted.id, needed, measured))
+                    return _with_grant(reservation, _granted(settled, flow, reservation, most, dearer))
+            except BaseException:
+                client.say(End(granted.id))
+                raise
+            client.say(End(granted.id))  # dearer than measured: too much for these lanes, and not for more of them
+            lanes, estimated = more, for_more
+
+    def sure(self, nearest: Nearest, contract: Contract) -> Nearest:
+        """Return what would fit so that whoever asks for it gets it: what takes several lanes has passed a trial.
+
+        An estimate knows what steps cost in one lane, and not what lanes cost each other. The trial is of a rate that is
+        higher by a tenth than what is offered, since no two trials are the same.
+        """
+        rate_hz, latency_s = nearest.rate_hz, nearest.latency_s
+        if latency_s is not None:
+            slower = replace(contract, latency_s=latency_s)
+            latency_s = latency_s if self._is_sure(slower, contract.rate_hz) is None else None
+        for _ in range(_OFFERS):
+            if rate_hz is None:
+                break
+            instead_hz = self._is_sure(contract, rate_hz)
+            if instead_hz is None:
+                return Nearest(rate_hz, latency_s)
+            rate_hz = min(instead_hz / SURE, _LOWER * rate_hz) or None
+        return Nearest(None, latency_s)
+
+    def _is_sure(self, contract: Contract, rate_hz: float) -> float | None:
+        """Return None where a rate would be admitted with a tenth to spare, else what might be; 0 if nobody can say."""
+        offered = replace(contract, rate_hz=SURE * rate_hz)
+        if lanes_for(self.demand, offered, self.most)[0] == 1:
+            return None
+        try:
+            self.client.say(End(self.held(offered).id))
+        except NotPromisedError as no:
+            return 0.0 if no.nearest is None else no.nearest.rate_hz or 0.0
+        except RunError:  # a step broke: what was refused is told all the same
+            return 0.0
+        return None
 
 
 def granted_or_refused(
@@ -162,9 +224,6 @@ def _granted(reply: Reply, flow: Flow, reservation: Reservation, most: int, dear
         else costing(reservation.demand, reply.wanted / reservation.estimated)
     )
     demand = costing(demand, dearer)
-    fits = (
-        "" if reply.why in ("closed", "unwritten") else f"; {nearest(demand, reservation.contract, refusal.left, most)}"
-    )
-    raise RateError(
-        f"flow {flow.name!r} cannot be promised {reservation.contract}: {refusal}{trial_use}{fits}{_MORE.get(reply.why, '')}"
-    )
+    fits = None if reply.why in ("closed", "unwritten") else nearest(demand, reservation.contract, refusal.left, most)
+    said = f"flow {flow.name!r} cannot be promised {reservation.contract}: {refusal}{trial_use}"
+    raise NotPromisedError(said, fits, _MORE.get(reply.why, ""))

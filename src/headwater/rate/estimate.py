@@ -106,10 +106,15 @@ class Nearest:
     rate_hz: float | None  #: with the same latency
     latency_s: float | None  #: with the same rate
 
+    @property
+    def offered_hz(self) -> float | None:
+        """The rate as it is offered, in two digits."""
+        return _two_digits(self.rate_hz) if self.rate_hz else None
+
     def __str__(self) -> str:
         parts = []
-        if self.rate_hz:
-            parts.append(rate_text(_two_digits(self.rate_hz)))
+        if self.offered_hz:
+            parts.append(rate_text(self.offered_hz))
         if self.latency_s is not None:
             parts.append(f"the same rate within {duration_text(math.ceil(self.latency_s * 1e3) * 1000)}")
         return f"what would fit: {' or '.join(parts)}" if parts else "no rate would fit"

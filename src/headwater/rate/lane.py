@@ -71,6 +71,11 @@ class PromisedRun(WorkerPool):
     def _extra(self) -> dict[str, Any]:
         return {**super()._extra(), "promise": self.promise()}
 
+    @property
+    def windows(self) -> Windows:
+        """The windows of the promise."""
+        return self._guard.windows
+
     def promise(self) -> dict[str, Any]:
         """Return what was promised and reserved, and the windows so far."""
         return self._guard.promise()
@@ -125,6 +130,11 @@ class PromisedLanes(LanesRun):
 
     def _extra(self) -> dict[str, Any]:
         return {**super()._extra(), "promise": self.promise()}
+
+    @property
+    def windows(self) -> Windows:
+        """The windows of the promise."""
+        return self._guard.windows
 
     def promise(self) -> dict[str, Any]:
         """Return what was promised and reserved, and the windows so far."""

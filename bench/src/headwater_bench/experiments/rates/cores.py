@@ -148,7 +148,10 @@ def _for_real(flow: str, row: dict[str, Any]) -> str:
     facts = []
     if "promised_over_one" in row:
         of = f"{row['two_promised_hz']:,} over {row['one_promised_hz']:,}"
-        facts.append(f"promised and kept {row['promised_over_one']} ({of} messages/s)")
+        kept = (
+            f"{row['two_kept_windows']} of {row['two_windows']} and {row['one_kept_windows']} of {row['one_windows']}"
+        )
+        facts.append(f"promised {row['promised_over_one']} ({of} messages/s; {kept} windows kept)")
     if "two_over_one" in row:
         facts.append(f"at most {row['two_over_one']} ({row['two_hz']:,} over {row['one_hz']:,})")
     if "failed" in row:

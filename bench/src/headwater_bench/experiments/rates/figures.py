@@ -33,9 +33,20 @@ _NAMES = {
     "serverless_in_containers": "best-effort serverless in containers",
 }
 _FLOWS = {"etl": "#1f77b4", "stats": "#e0a100", "pred": "#2ca02c"}
-_TWO = {"promised_over_one": "highest rate promised and kept", "two_over_one": "most that was done"}
+_TWO = {"promised_over_one": "highest rate promised", "two_over_one": "most that was done"}
 _GOAL = {"color": "#888888", "linestyle": "--", "linewidth": 1}
-_SERIES = ("delivered", "due", "worst_ms", "arrived", "promise", "settings", "scaled", "start_parts_s")
+_SERIES = (
+    "delivered",
+    "due",
+    "worst_ms",
+    "arrived",
+    "promise",
+    "settings",
+    "scaled",
+    "start_parts_s",
+    "one_refused",
+    "two_refused",
+)
 _LETTERS = 11  #: of a title, that an inch has room for
 _NO_FIGURE = "the paper has no such figure"
 

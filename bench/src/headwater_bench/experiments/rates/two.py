@@ -1,8 +1,10 @@
-"""A promised flow in one lane and in two, for real: the highest rate that is promised and kept, and the most that is done.
+"""A promised flow in one lane and in two, for real: the highest rate that is promised, how it is kept, the most done.
 
-How many lanes a flow gets is for admission to say: in one it is promised the highest rate that one may have, in two the
-highest that two may have, or as much less as is kept. Then each is offered more than it can do: what is above its promise is
-best effort, and on a machine with nothing else to do that is all there is.
+How many lanes a flow gets is for admission to say. It is asked, trial and all, for the highest rate that so many lanes may
+have by the estimate; what a refusal offers is asked for next, and has to be admitted. The rate that is promised then comes
+for some seconds, and the windows tell whether it is kept: a promise that is broken is told as that, and no lower one looked
+for. Then each is offered more than it can do: what is above its promise is best effort, and on a machine with nothing else
+to do that is all there is.
 """
 
 from __future__ import annotations
@@ -27,6 +29,8 @@ from headwater.flow.profile import Demand, Profile
 from headwater.rate import process
 from headwater.rate.estimate import backlog, nearest
 from headwater.rate.ledger import LANE
+from headwater.rate.refused import NotPromisedError
+from headwater.rate.trial import TRIAL_S
 from headwater_bench.experiments.rates.lap import BOUND_S
 from headwater_bench.riot.etl import etl
 from headwater_bench.riot.pred import pred
@@ -36,8 +40,9 @@ from headwater_bench.riot.stats import stats
 GOAL = 1.7
 _OFFERED_HZ = 5e6  #: more than any of the flows can do in two lanes
 _MOST_HZ = 1e7
-_LESS = (1.0, 0.95, 0.9, 0.85, 0.8)  #: of the rate that two lanes may have by the estimate
-_KEPT = 0.99
+_ASKED = 6  #: times, until a rate is promised in so many lanes
+_LESS = 0.95  #: of a rate that two lanes are promised where one is wanted
+WINDOWS = 12  #: by which a promise is judged
 _WARM_S = 1.0
 _LONGEST_S = 300.0  #: where no kernel was ever compiled, and others keep the machine busy
 _FLOWS: dict[str, Callable[..., Flow]] = {"etl": etl, "stats": stats, "pred": pred}
@@ -51,10 +56,24 @@ class Order(msgspec.Struct, frozen=True):
     offered_hz: float
     seconds: float
     profile: str
+    lanes: int
+    trial_s: float = 0.0
+
+
+class Refusal(msgspec.Struct, frozen=True):
+    """That a process was promised nothing."""
+
+    said: str
+    offer_hz: float | None
 
 
 def measure(
-    flows: Sequence[str], seconds: float, times: int, profiles: dict[str, str], home: Path
+    flows: Sequence[str],
+    seconds: float,
+    times: int,
+    profiles: dict[str, str],
+    home: Path,
+    windows: int = WINDOWS,
 ) -> dict[str, dict[str, Any]]:
     """Run each flow in one lane and in two, by turns; medians. What fails is told beside the rest, as `failed`."""
     answer: dict[str, dict[str, Any]] = {}
@@ -62,13 +81,13 @@ def measure(
         demand = Profile.load(Path(profiles[name])).demand
         assert demand is not None
         rates = {lanes: promisable_hz(demand, lanes) for lanes in (1, 2)}
-        full = {lanes: Order(name, hz, _OFFERED_HZ, seconds, profiles[name]) for lanes, hz in rates.items()}
+        full = {lanes: Order(name, hz, _OFFERED_HZ, seconds, profiles[name], lanes) for lanes, hz in rates.items()}
         try:
-            promised = _promised(name, rates, seconds, profiles[name], home)
+            promised = _promised(name, rates, windows, profiles[name], home)
         except AssertionError as error:  # what is done at most is known all the same
             promised = {"failed": str(error)}
         try:
-            laps = [(lanes, _lap(full[lanes], lanes, home)) for _ in range(times) for lanes in (1, 2)]
+            laps = [(lanes, _lap(full[lanes], home)) for _ in range(times) for lanes in (1, 2)]
         except AssertionError as error:
             answer[name] = {**promised, "failed": "; ".join(filter(None, (promised.get("failed"), str(error))))}
             continue
@@ -84,25 +103,54 @@ def measure(
     return answer
 
 
-def _promised(name: str, rates: dict[int, float], seconds: float, profile: str, home: Path) -> dict[str, Any]:
-    """Return the rates that one lane, and two, were promised and kept."""
-    kept_hz: dict[int, float] = {}
-    for lanes, most_hz in rates.items():
-        for less in _LESS:
-            lap = _lap(Order(name, less * most_hz, less * most_hz, seconds, profile), lanes, home)
-            if lap["kept"] >= _KEPT * lap["windows"]:
-                kept_hz[lanes] = less * most_hz
-                break
-        else:
-            raise AssertionError(f"{name} in {lanes} lanes: {less * most_hz:,.0f}/s is promised, and not kept: {lap}")
-    return {
-        "promised_over_one": round(kept_hz[2] / kept_hz[1], 3),
-        "one_promised_hz": round(kept_hz[1]),
-        "two_promised_hz": round(kept_hz[2]),
-    }
+def _promised(name: str, rates: dict[int, float], windows: int, profile: str, home: Path) -> dict[str, Any]:
+    """Return the highest rates that one lane, and two, were promised, and how many windows of them were kept."""
+    promises = {lanes: _asked(name, lanes, most_hz, windows, profile, home) for lanes, most_hz in rates.items()}
+    answer: dict[str, Any] = {"promised_over_one": round(promises[2]["promised_hz"] / promises[1]["promised_hz"], 3)}
+    for lanes, count in ((1, "one"), (2, "two")):
+        for key, value in promises[lanes].items():
+            answer[f"{count}_{key}"] = value
+    return answer
 
 
-def _lap(order: Order, lanes: int, home: Path) -> dict[str, Any]:
+def _asked(name: str, lanes: int, most_hz: float, windows: int, profile: str, home: Path) -> dict[str, Any]:
+    """Ask for a rate, and for what is offered instead, until one is promised in so many lanes; have it come."""
+    rate_hz, offers_refused = most_hz, 0
+    refused: list[list[Any]] = []
+    for _ in range(_ASKED):
+        saw = _run(Order(name, rate_hz, rate_hz, windows, profile, lanes, TRIAL_S), home)
+        if "offer_hz" not in saw and saw["lanes"] == lanes:
+            return {
+                "promised_hz": round(rate_hz),
+                "windows": saw["windows"],
+                "kept_windows": saw["kept"],
+                "kept": round(saw["kept"] / saw["windows"], 4) if saw["windows"] else 0.0,
+                "promised_cores": round(saw["cores"], 3),
+                "refused": refused,
+                "offers_refused": offers_refused,
+            }
+        if "offer_hz" not in saw:  # its trial has found it too dear for one, and two can have it
+            rate_hz *= _LESS
+            continue
+        offers_refused += bool(refused)
+        refused.append([round(rate_hz), saw["said"]])
+        if not saw["offer_hz"]:
+            break
+        rate_hz = saw["offer_hz"]
+    raise AssertionError(f"{name} is promised nothing in {lanes} lanes: {refused or f'{rate_hz:,.0f}/s wants more'}")
+
+
+def _lap(order: Order, home: Path) -> dict[str, Any]:
+    """Have it run where it is admitted without a trial, in so many lanes."""
+    saw = _run(order, home)
+    if "offer_hz" in saw or saw["lanes"] != order.lanes:
+        raise AssertionError(
+            f"{order.flow}: {order.lanes} lanes were wanted, and admitted {saw.get('lanes', saw.get('said'))}"
+        )
+    return saw
+
+
+def _run(order: Order, home: Path) -> dict[str, Any]:
     """Have a process of its own run it: lanes are forked where no other threads are."""
     try:
         child = subprocess.run(
@@ -113,12 +161,10 @@ def _lap(order: Order, lanes: int, home: Path) -> dict[str, Any]:
             check=False,
         )
     except subprocess.TimeoutExpired as late:
-        raise AssertionError(f"{order.flow} in {lanes} lanes: nothing within {late.timeout:g} s") from None
+        raise AssertionError(f"{order.flow} in {order.lanes} lanes: nothing within {late.timeout:g} s") from None
     if child.returncode:
-        raise AssertionError(f"{order.flow} in {lanes} lanes: {child.stderr.decode()[-1000:]}")
+        raise AssertionError(f"{order.flow} in {order.lanes} lanes: {child.stderr.decode()[-1000:]}")
     saw: dict[str, Any] = msgspec.json.decode(child.stdout)
-    if saw["lanes"] != lanes:
-        raise AssertionError(f"{order.flow}: {lanes} lanes were wanted, and {saw['lanes']} admitted")
     return saw
 
 
@@ -141,7 +187,16 @@ def main() -> None:
     demand = profile.demand
     assert demand is not None
     flow, contract = offered(order.flow, order.offered_hz), Contract(order.promise_hz, BOUND_S)
-    running = rate.start(flow, contract, profile=profile, best_effort=True, trial_s=0.0)
+    try:
+        running = rate.start(flow, contract, profile=profile, best_effort=True, trial_s=order.trial_s)
+    except NotPromisedError as no:
+        offer_hz = None if no.nearest is None else no.nearest.offered_hz
+        print(msgspec.json.encode(Refusal(str(no), offer_hz)).decode(), flush=True)
+        return
+    if running.admitted.lanes != order.lanes:  # another rate is asked for
+        print(msgspec.json.encode({"lanes": running.admitted.lanes}).decode(), flush=True)
+        _end(running)
+        return
     time.sleep(_WARM_S)
     before, before_s = running.promise(), _reading(running, demand)
     time.sleep(order.seconds)
@@ -155,6 +210,10 @@ def main() -> None:
         "kept": after["kept"] - before["kept"],
     }
     print(msgspec.json.encode(saw).decode(), flush=True)
+    _end(running)
+
+
+def _end(running: rate.PromisedRun | rate.PromisedLanes) -> None:
     running.abort()
     with suppress(RunError):
         running.wait(10)
