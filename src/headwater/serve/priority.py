@@ -53,29 +53,39 @@ def no_longer_than(seconds: float = _ASIDE_S) -> Iterator[None]:
         timer.join()
 
 
-def restore_priority() -> bool:
+def gives_way(pid: int) -> bool:
+    """Say whether a process that was started here has a lower priority than this one."""
+    with suppress(OSError):  # it has ended
+        usual, session = os.getpriority(os.PRIO_PROCESS, 0), _of_session(os.getpid())
+        return os.getpriority(os.PRIO_PROCESS, pid) > usual or (_of_session(pid) or 0) > (session or 0)
+    return False
+
+
+def restore_priority(pid: int | None = None) -> bool:
     """Have the priority of the process that has started this one, with all threads, and all that was started meanwhile.
 
-    Say whether that could be: a process that stays behind others is none to run a flow.
+    Or have one that was started here get that of this process. Say whether that could be: a process that stays behind others
+    is none to run a flow.
     """
+    own, parent = (os.getpid(), os.getppid()) if pid is None else (pid, os.getpid())
     with suppress(OSError):
-        usual = os.getpriority(os.PRIO_PROCESS, os.getppid())
-        for process in family(os.getpid()):
+        usual = os.getpriority(os.PRIO_PROCESS, parent)
+        for process in family(own):
             for thread in _threads(process):
                 with suppress(ProcessLookupError):  # one that has ended since
                     if os.getpriority(os.PRIO_PROCESS, thread) > usual:
                         os.setpriority(os.PRIO_PROCESS, thread, usual)
-    return _restore_session()
+    return _restore_session(own, parent)
 
 
-def _restore_session() -> bool:
-    """Have this session be worth what that of the process is which has started this one; one that is worth more stays so."""
-    usual, until_s = _of_session(os.getppid()) or 0, time.monotonic() + _RESTORE_S
-    while (own := _of_session(os.getpid())) is not None and own > usual:
+def _restore_session(own: int, parent: int) -> bool:
+    """Have a session be worth what that of a process is which has started it; one that is worth more stays so."""
+    usual, until_s = _of_session(parent) or 0, time.monotonic() + _RESTORE_S
+    while (now := _of_session(own)) is not None and now > usual:
         if time.monotonic() > until_s:
             return False
         try:
-            _session_file(os.getpid()).write_text(str(usual))
+            _session_file(own).write_text(str(usual))
         except OSError:  # somebody else has set one a moment ago
             time.sleep(_PAUSE_S)
     return True
