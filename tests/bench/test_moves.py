@@ -1,7 +1,10 @@
 """The experiment on moves: what was lost, came twice or has another state is counted, and how long records waited."""
 
 import json
+import tomllib
 
+from headwater.net.table import net_from_table
+from headwater_bench.moves.sites import net_of
 from headwater_bench.moves.verdict import compared, different, longest_s, usual_s, waits_s
 
 
@@ -40,3 +43,11 @@ def test_what_is_missing_or_twice_or_has_another_state_is_told(tmp_path):
         "daily.jsonl, undisturbed alone, 1 times: {'n': 5}",
     ]
     assert different(other, other) == []
+
+
+def test_sites_have_their_parts_in_lanes_but_for_one_on_spark():
+    def said(**lanes):
+        return net_from_table(tomllib.loads(net_of(("edge-1", "lake"), ("lake",), **lanes)), "net").says
+
+    assert said(lanes=2) == (("edge-1", "lanes", 2),)
+    assert said() == ()

@@ -1,5 +1,6 @@
 """Processes that make a flow before it is to run: they wait for the word, and are ended without one."""
 
+import os
 import queue
 
 import pytest
@@ -8,6 +9,7 @@ from headwater import Profile, StepProfile
 from headwater.flow.profile import Demand, StepDemand
 from headwater.io.lock import Lock
 from headwater.rate import board
+from headwater.serve import priority
 from headwater.serve.messages import Assignment, Over, Running
 from headwater.serve.settings import Settings
 from headwater.serve.warm_process import WarmPool
@@ -91,3 +93,28 @@ def test_a_file_that_cannot_be_imported_leaves_it_cold_and_one_that_is_not_neede
     pool.end_all()
     assert pool.warmth("numbers") == "cold"
     assert not (tmp_path / "out.jsonl").exists()
+
+
+@pytest.mark.skipif(priority._of_session(os.getpid()) != 0, reason="the scheduler does not go by sessions here")
+def test_a_process_that_was_ready_before_it_was_put_aside_runs_its_flow_at_the_usual_priority(tmp_path):
+    (tmp_path / "numbers.py").write_text(FLOW.format(out=str(tmp_path / "out.jsonl")))
+    pool, until = told_by(WarmPool)
+    given = (str(tmp_path / "numbers.py"), str(tmp_path / "home"), Settings())
+    pool.add("numbers", Assignment("warm", *given))
+    until("numbers", "warm")
+    pid = pool.pid("numbers")
+    assert not priority.gives_way(pid)
+    priority.lower_priority(pid)  # as by a server that was kept from its work meanwhile
+    assert priority.gives_way(pid)
+    before = []
+    said = queue.SimpleQueue()
+
+    def hear(message):
+        if isinstance(message, Running):
+            before.append(priority.gives_way(pid))
+        said.put(message)
+
+    child = pool.run("numbers", Assignment("run", *given), hear, lambda: said.put(None))
+    assert list(iter(lambda: said.get(timeout=PATIENCE_S), None))
+    assert child.reap() == 0
+    assert before == [False]

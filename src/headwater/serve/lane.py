@@ -41,7 +41,7 @@ from headwater.serve.messages import (
     line,
     raw,
 )
-from headwater.serve.priority import restore_priority
+from headwater.serve.priority import no_longer_than, restore_priority
 from headwater.serve.usage import Usage
 from headwater.web.prometheus import families_of
 
@@ -108,12 +108,14 @@ def end_with_server(to_server: Line) -> Iterator[None]:
 def prepare(to_server: Line, make: Callable[[], T]) -> tuple[T, Assignment] | None:
     """Make what a flow needs to run, and wait for the task to do so; None if that never comes, or it cannot be made."""
     try:
-        with end_with_server(to_server):
+        with end_with_server(to_server), no_longer_than():
             product = make()
     except HeadwaterError as error:
         to_server.say(Warm(encodable(str(error))))
         return None
-    restore_priority()
+    if not restore_priority():
+        to_server.say(Warm("its priority could not be restored"))
+        return None
     to_server.say(Warm())
     task = to_server.hear()
     return (product, task) if isinstance(task, Assignment) else None

@@ -12,7 +12,7 @@ from typing import Literal
 
 from headwater.serve.child import Child, why_it_died
 from headwater.serve.messages import Assignment, Statement, Warm
-from headwater.serve.priority import lower_priority
+from headwater.serve.priority import gives_way, lower_priority, restore_priority
 
 log = logging.getLogger(__name__)
 
@@ -40,6 +40,8 @@ class WarmProcess:
     def run(self, task: Assignment, on_message: Callable[[Statement], None], on_hang_up: Callable[[], None]) -> Child:
         """Have it run its flow; from now on it is a child like any other."""
         self._on_message, self._on_hang_up = on_message, on_hang_up
+        if gives_way(self._child.pid):  # where this process was so slow that it was ready before it was told to
+            restore_priority(self._child.pid)
         self._child.tell(task)
         return self._child
 

@@ -295,9 +295,12 @@ def moves(
     moves: Annotated[int | None, typer.Option(help="how many [default: 200]")] = None,
     seed: Annotated[int | None, typer.Option(help="of the moments, the steps and the faults")] = None,
     calm: Annotated[bool, typer.Option("--calm", help="nobody is killed")] = False,
+    lanes: Annotated[
+        int | None, typer.Option(min=1, help="processes of each part [default: one part, one process]")
+    ] = None,
 ) -> Options:
     """Steps that move from site to site under load, half of the time while somebody is killed: is anything lost or twice?"""
-    return {"moves": moves, "seed": seed, "calm": calm or None}
+    return {"moves": moves, "seed": seed, "calm": calm or None, "lanes": lanes}
 
 
 @_experiment

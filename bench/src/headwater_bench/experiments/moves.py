@@ -47,14 +47,15 @@ def run(
     moves: int | None = None,
     seed: int = 1,
     calm: bool = False,
+    lanes: int | None = None,
     tell: Callable[[str], None] = lambda text: None,
 ) -> dict[str, Any]:
-    """Move steps at random moments, half of the time with a fault; `calm` leaves the faults out."""
+    """Move steps, each part of so many `lanes`, at random moments, half of the time with a fault; `calm` has none."""
     count = moves or (8 if quick else 200)
     chance, has_spark = Random(seed), find_spec("pyspark") is not None
     folder, place = Path(tempfile.mkdtemp(prefix="headwater-moves-", dir=Path.cwd())), ""
     try:
-        farm = Farm(folder, _RATE, _EVERY, spark=has_spark)
+        farm = Farm(folder, _RATE, _EVERY, spark=has_spark, lanes=lanes)
         rows: list[dict[str, Any]] = []
         try:
             farm.wait(farm.settled, "a flow that runs")
@@ -97,6 +98,7 @@ def run(
     answer = {
         "moves": len(rows),
         "seed": seed,
+        "lanes": max((row["lanes"] for row in rows), default=1),  # as the parts themselves have said
         "kept": place,
         "faults": {fault: sum(row["fault"] == fault for row in rows) for fault in FAULTS},
         "links_uncut": uncut,
@@ -166,6 +168,7 @@ def _moved(farm: Farm, chance: Random, number: int, faults: Iterator[str] | None
         "spark": "back" if away else "there" if target == SPARK else "",
         "fault": fault,
         "undone": moved["why"],
+        "lanes": max(site.get("lanes") or 1 for site in status["sites"]),
         "stopped_ms": round(1000 * (moved["gap_s"] or 0.0), 1),
         **{f"{stage}_ms": round(1000 * seconds, 1) for stage, seconds in moved["stages_s"].items()},
         "between": (began_s - _AROUND_S, time.time() + _AROUND_S),
@@ -176,8 +179,9 @@ def table(answer: dict[str, Any]) -> str:
     """Say it in words."""
     kinds = ", ".join(f"{count} of the {fault}" for fault, count in answer["faults"].items() if count)
     gap = answer["gap_ms"]
+    lanes = f", parts in up to {answer['lanes']} lanes" if answer["lanes"] > 1 else ""
     lines = [
-        f"{answer['moves']} moves under load, {answer['undone']} of them undone; faults meanwhile: {kinds or 'none'}",
+        f"{answer['moves']} moves under load{lanes}, {answer['undone']} of them undone; faults meanwhile: {kinds or 'none'}",
         f"{answer['records']:,} records: {answer['lost']} lost, {answer['twice']} twice; state "
         + ("as in an undisturbed run" if answer["state_equal"] else "NOT as in an undisturbed run"),
     ]

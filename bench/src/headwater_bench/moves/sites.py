@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from headwater.deploy.control.messages import Ask
 from headwater.deploy.coordinator.asking import NobodyError, ask
@@ -128,10 +128,16 @@ _ZONE = '[[zones]]\nname = "{0}"\n{1}devices = [{{class = "box", name = "{0} box
 _ON_SPARK = 'kind = "spark"\nmaster = "local[2]"\n'
 
 
-def net_of(sites: Sequence[str], spark: Sequence[str] = (), way_s: float = 0.01) -> str:
-    """Return the text of a net file: a box at each site, so far from all others; parts at some of them run on `spark`."""
+def net_of(
+    sites: Sequence[str], spark: Sequence[str] = (), way_s: float = 0.01, lanes: int | Literal["auto"] | None = None
+) -> str:
+    """Return the text of a net file: a box at each site, so far from all others.
+
+    Parts at some of them run on `spark`, and those at all others in so many `lanes`.
+    """
     latency_s = [[0.0 if one == other else way_s for other in sites] for one in sites]
-    zones = (_ZONE.format(site, _ON_SPARK if site in spark else "") for site in sites)
+    in_lanes = "" if lanes is None else f"lanes = {json.dumps(lanes)}\n"
+    zones = (_ZONE.format(site, _ON_SPARK if site in spark else in_lanes) for site in sites)
     return _NET.format(latency_s=latency_s) + "".join(zones)
 
 
@@ -148,8 +154,8 @@ def agent_of(up: int, name: str) -> int | None:
 class Farm:
     """The sites and the coordinator, in a folder; `close` ends all of them."""
 
-    def __init__(self, folder: Path, rate: int, every: str, *, spark: bool = False) -> None:
-        """Start them; with `spark`, a fourth site runs its parts there."""
+    def __init__(self, folder: Path, rate: int, every: str, *, spark: bool = False, lanes: int | None = None) -> None:
+        """Start them; with `spark`, a fourth site runs its parts there. Those of the others have so many `lanes`."""
         self.folder, self.rate = folder, rate
         self.began_s = time.time() + 1.0
         for out in ("moved", "undisturbed"):
@@ -157,7 +163,7 @@ class Farm:
         text = _FLOW.format(folder=str(folder), began_s=self.began_s, rate=rate)
         (folder / "readings.py").write_text(text)
         more = (SPARK,) if spark else ()
-        (folder / "net.toml").write_text(net_of((*SITES, *more), more, _WAY_S))
+        (folder / "net.toml").write_text(net_of((*SITES, *more), more, _WAY_S, lanes))
         plan = {"flow": "readings.py:moved", "net": "net.toml", "placement": PLACED}
         (folder / "plan.json").write_text(json.dumps(plan))
         self._state = StateFolder(folder / ".headwater" / "deploy")
