@@ -122,7 +122,8 @@ class _Listener(ThreadingMixIn, TCPServer):
             connections = list(self._open)
         for connection in connections:
             with suppress(OSError):
-                connection.shutdown(socket.SHUT_RD)  # a handler that waits for the next request sees an end
+                # a handler that waits for the next request sees an end; a shutdown of TLS's own has others answer in clear
+                socket.socket.shutdown(connection, socket.SHUT_RD)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Say what broke; a connection that was cut is the sender's business."""
