@@ -174,7 +174,14 @@ class Service(Supervision):
         return self.status(name)
 
     def replay(self, name: str, ids: list[int], step: str | None, changes: Mapping[str, Any]) -> bytes:
-        """Replay dead letters of a flow, which stands still meanwhile, and return what became of them as JSON."""
+        """Replay dead letters of a flow, which stands still meanwhile, and return what became of them as JSON.
+
+        Where there are none such, nothing is done, and the flow runs on.
+        """
+        from headwater.io.dead import DeadLetterFolder
+
+        if not DeadLetterFolder(self.home_of(name).dead).chosen(ids, step):
+            return msgspec.json.encode({"released": [], "kept": {}, "report": None})
         with self._flow(name) as flow:
             if not flow.replaying.acquire(blocking=False):
                 raise RunError(f"dead letters of flow {name!r} are being replayed already")
