@@ -81,12 +81,35 @@ def test_a_server_that_answers_with_an_error_is_asked_again_with_the_same_key(ta
     assert report.dead_letters == 0
 
 
+def test_a_server_that_hangs_up_on_a_request_that_is_too_large_has_its_records_in_smaller_ones():
+    source = io.Webhook(0, {"text": str}, largest="1 MB", buffer="8 MB")
+    reader, taken, ending = source.open(pytest.fail), [], threading.Event()
+
+    def take():
+        while not ending.is_set():
+            taken.append(reader.read(1000, 0.02).length)
+            reader.commit(reader.position)
+
+    taker = threading.Thread(target=take)
+    taker.start()
+    try:
+        url = f"http://127.0.0.1:{reader.port}/"
+        with pytest.raises(UnreachedError, match="answers 404"):  # whatever it is that is wrong
+            Poster(io.Http(url + "elsewhere")).post(b" " * 30_000_000, "application/json", "k")
+        report = engine.run(posting(io.Http(url), io.Items([{"text": "x" * 100_000} for _ in range(300)])))
+    finally:
+        ending.set()
+        taker.join()
+        reader.close()
+    assert (sum(taken), report.dead_letters) == (300, 0)
+
+
 class Dripping(BaseHTTPRequestHandler):
     """Begins an answer, and then says a little more of it all the time."""
 
     begins = b"HTTP/1.1 200 OK\r\nContent-Length: 60000\r\n\r\n"
 
-    def do_POST(self):  # noqa: N802
+    def do_POST(self):
         until_s = time.monotonic() + PATIENCE_S
         self.wfile.write(self.begins)
         while time.monotonic() < until_s:

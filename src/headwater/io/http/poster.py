@@ -163,12 +163,26 @@ class Poster:
     def _answer(
         self, connection: http.client.HTTPConnection, body: bytes, headers: dict[str, str]
     ) -> tuple[http.client.HTTPResponse, bytes]:
-        connection.request("POST", self._target, body, headers)
-        answer = connection.getresponse()
+        if connection.sock is None:
+            connection.connect()
+        try:
+            connection.request("POST", self._target, body, headers)
+        except (ConnectionError, ssl.SSLError) as broken:
+            answer = _early_answer(connection, broken)
+        else:
+            answer = connection.getresponse()
         content = answer.read(_ANSWER_BYTES)
         if answer.will_close or not answer.isclosed():
             self.close()
         return answer, content
+
+
+def _early_answer(connection: http.client.HTTPConnection, broken: OSError) -> http.client.HTTPResponse:
+    """Return what a server has answered that then hung up amid the request, as for one that is too large."""
+    try:
+        return connection.getresponse()
+    except (OSError, http.client.HTTPException):
+        raise broken from None
 
 
 def _short(content: bytes) -> str:
