@@ -195,18 +195,24 @@ class Service(Supervision):
 
     @contextmanager
     def _pause(self, flow: ServedFlow) -> Iterator[None]:
+        with self._lock:
+            is_over = flow.lifecycle.phase == "ended"  # run once more, it could write over what is made meanwhile
+            goes_on = flow.lifecycle.wanted and not is_over
+        try:
+            if not is_over:
+                self._stop(flow)
+            yield
+        finally:
+            with self._lock:
+                if goes_on:
+                    self._handle(flow, Want(True))
+
+    def _stop(self, flow: ServedFlow) -> None:
         with self._news:
-            was_wanted = flow.lifecycle.wanted
             self._handle(flow, Want(False))
             within_s = flow.lifecycle.stop_within_s + 2 * ABORT_S
             if not self._news.wait_for(lambda: flow.child is None, within_s):
                 raise RunError(f"flow {flow.file.name!r} did not stop within {within_s:g} s")
-        try:
-            yield
-        finally:
-            with self._lock:
-                if was_wanted:
-                    self._handle(flow, Want(True))
 
     @contextmanager
     def _flow(self, name: str) -> Iterator[ServedFlow]:
