@@ -183,6 +183,15 @@ def test_who_lacks_the_token_is_refused(serving):
     assert len(server.rows) == 1
 
 
+@pytest.mark.parametrize("tls", [False, True], ids=["plain", "TLS"])
+def test_who_sends_much_that_is_refused_is_told_why(serving, request, tls):
+    cert, key = request.getfixturevalue("certificate") if tls else (None, None)
+    server = serving(token="secret", certificate=cert, key=key)
+    for path, told, status in (("/", "wrong", 401), ("/elsewhere", "secret", 404), ("/", "secret", 413)):
+        assert server.post(b" " * 20_000_000, path, Authorization=f"Bearer {told}")[0] == status
+    assert server.post(b" " * 20_000_000, method="PUT")[0] == 405
+
+
 def test_what_a_browser_sends_for_a_page_of_somebody_else_is_refused_unless_it_knows_the_token(serving):
     body, page = b'{"sensor": "a"}', {"Origin": "http://evil.example", "Sec_Fetch_Site": "cross-site"}
     open_to_all, guarded = serving(), serving(token="s3cret")

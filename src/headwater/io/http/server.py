@@ -172,6 +172,7 @@ class _Handler(TimelyHandler):
             body = self._chunks() if size is None else self._read(size)
             self._take(body)
         except _RefusedError as refusal:
+            self.leaves_unread = refusal.ends
             self.close_connection = self.close_connection or refusal.ends
             document: dict[str, Any] = {"error": refusal.why}
             if refusal.unfit:
@@ -182,7 +183,7 @@ class _Handler(TimelyHandler):
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
         """Say what is wrong with a request that is none, or no POST."""
-        self.close_connection = True  # it may have a body, which is not read
+        self.close_connection = self.leaves_unread = True  # it may have a body
         if code == HTTPStatus.NOT_IMPLEMENTED:
             self._respond(405, {"error": "records are sent here by POST"}, {"Allow": "POST"})
         else:
