@@ -552,7 +552,11 @@ def test_a_run_ends_when_nobody_reads_its_output_any_more(tmp_path, sink):
         )  # as a shell has it for SIGPIPE: no error, and no report among other words
 
 
-@pytest.mark.parametrize("words", [["show", "pipe.py"], ["show", "pipe.py", "--json"], ["run", "pipe.py", "--json"]])
+@pytest.mark.parametrize(
+    "words",
+    [["show", "pipe.py"], ["show", "pipe.py", "--json"], ["run", "pipe.py", "--json"], ["--help"], ["run", "--help"]],
+    ids=" ".join,
+)
 def test_a_command_whose_answer_nobody_reads_ends_as_others_do(tmp_path, words):
     (tmp_path / "pipe.py").write_text(
         "from headwater import Flow, io\nflow = Flow('pipe')\n"

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -216,6 +217,28 @@ def test_a_site_that_is_revoked_is_hung_up_on_whoever_dials_until_it_shows_anoth
     found = []
     wait_until(lambda: found.extend(row["n"] for row in reader.read(10, 1.0).rows()) or len(found) == 2)
     assert found == [2, 3]
+
+
+def sockets_to(port):
+    """Return how many sockets of this process are connected to a port."""
+    count = 0
+    for name in os.listdir("/proc/self/fd"):
+        with suppress(OSError), socket.socket(fileno=os.dup(int(name))) as line:
+            count += line.getpeername()[1:2] == (port,)
+    return count
+
+
+@pytest.mark.parametrize("answers", [True, False])
+def test_nothing_is_left_of_connections_once_links_are_closed_also_of_one_that_is_being_made(
+    certificates, cloud, answers
+):
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = cloud.port if answers else silent.getsockname()[1]
+        links = Links(client=Identity.of(certificates, "barn").client())
+        Outlet("b", links, ("127.0.0.1", port), peer="cloud").open(Schema.of(SCHEMA))
+        wait_until(lambda: links._connections if answers else sockets_to(port))
+        links.close()
+        assert sockets_to(port) == 0
 
 
 def test_who_has_not_said_which_end_it_is_for_cannot_fill_the_memory(certificates, cloud, caplog):

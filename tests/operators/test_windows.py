@@ -437,3 +437,23 @@ def test_means_of_32_bits_are_added_up_in_64():
     assert isinstance(out, list)
     [(_, results)] = out
     assert results["mean"].tolist() == pytest.approx([(2.0**24 + 4) / 9], rel=1e-12)
+
+
+@pytest.mark.parametrize("what", ["tumbling", "sliding", "session", "join"])
+def test_a_record_that_lost_its_time_on_the_way_costs_itself_alone(what):
+    flow, out, dead = Flow("lost"), io.Collect(), io.Collect()
+    rows = [{"key": "a", "x": float(n), "at": n * S} for n in range(20)]
+    stream = flow.read("rows", io.Items(rows, SCHEMA)).event_time("time", "at")
+    stream = stream.map("lose", lambda row: {**row, "at": None if row["x"] == 3 else row["at"]}, out=SCHEMA)
+    if what == "join":
+        others = flow.read("others", io.Items(rows, SCHEMA)).event_time("their time", "at").key_by("key")
+        stream.key_by("key").join("joined", others, within="0 s").write("out", out)
+    else:
+        stream.key_by("key").window("counted", WINDOWS[what], n=agg.count()).write("out", out)
+    flow.dead_letters.write("dead", dead)
+    engine.run(flow)
+    windows = {n: 2 + (n % 4 < 2) if what == "sliding" else 1 for n in range(20) if n != 3}
+    assert sum(row.get("n", 1) for row in out.records) == sum(windows.values())
+    assert [(row["step"], row["error"]) for row in dead.records] == [
+        ("joined" if what == "join" else "counted", "the time, 'at', is missing")
+    ]

@@ -361,6 +361,31 @@ def test_dead_letters_are_listed_shown_and_replayed_whatever_is_in_them(serving,
     assert sorted(record["n"] for record in lines(tmp_path / "numbers.jsonl")) == [1, 2, 3]
 
 
+def test_a_flow_that_has_ended_is_not_run_again_by_a_replay(serving, tmp_path):
+    serving.write("breaks", BREAKS.replace("FOLDER", str(tmp_path)), "checkpoint = false")
+    serving.start()
+    serving.until(lambda: serving.state_of("breaks") == "ended")
+    letters = serving.ask("/api/v1/flows/breaks/dead")[1]["letters"]
+    (asked,) = [{"ids": [each["id"]], "set": {"text": "2"}} for each in letters if isinstance(each["record"], dict)]
+    status, done = serving.ask("/api/v1/flows/breaks/dead/replay", "POST", asked)
+    assert (status, done["released"]) == (200, asked["ids"])
+    assert serving.state_of("breaks") == "ended"
+    assert sorted(record["n"] for record in lines(tmp_path / "numbers.jsonl")) == [1, 2, 3]
+
+
+def test_a_replay_of_no_dead_letter_leaves_the_flow_alone(serving):
+    serving.write("beat", BEAT)
+    serving.start()
+    pid = serving.until_running("beat")
+    for asked in ({}, {"step": "beats"}):
+        status, done = serving.ask("/api/v1/flows/beat/dead/replay", "POST", asked)
+        assert (status, done) == (200, {"released": [], "kept": {}, "report": None})
+    status, refusal = serving.ask("/api/v1/flows/beat/dead/replay", "POST", {"ids": [3]})
+    assert (status, "there is no dead letter 3" in refusal["error"]) == (409, True)
+    flow = serving.ask("/api/v1/flows/beat")[1]
+    assert (flow["state"], flow["pid"]) == ("running", pid)
+
+
 def test_a_step_that_hangs_holds_up_a_stop_for_so_long_and_no_longer(serving, alive):
     serving.write("hangs", HANGS, "stop_within = 1.0\n[options]\ngrace_s = 0.5")
     serving.write("beat", BEAT)

@@ -14,7 +14,7 @@ import pytest
 from headwater import Flow, io
 from headwater.data.schema import Schema
 from headwater.spark.history import Slice, sliced, table_of
-from headwater.spark.parquet_files import files_of
+from headwater.spark.parquet_files import _piece, files_of
 
 SCHEMA = Schema.of({"tank": str, "level": float, "full": bool, "at": "time"})
 FIRST, ROWS = 1_700_000_000_000_000, 600
@@ -98,6 +98,19 @@ def test_what_tells_pieces_apart_is_read_without_spark(tmp_path):
     first = min(group.first_us for group in files.groups)
     assert datetime.fromtimestamp(first / 1e6, UTC) == datetime.fromtimestamp(FIRST / 1e6, UTC)
     assert files.is_read_well((None, FIRST + 100_000_000, FIRST + 10**9), ROWS)
+
+
+def test_files_are_read_together_of_which_one_says_that_a_column_never_lacks_a_value(tmp_path):
+    for number, nullable in enumerate((True, False)):
+        fields = [
+            pa.field("at", pa.int64(), nullable=nullable),
+            pa.field("level", pa.float64(), metadata={"n": str(number)}),
+        ]
+        rows = {"at": [FIRST + number], "level": [number / 2]}
+        pq.write_table(pa.table(rows, pa.schema(fields)), tmp_path / f"{number}.parquet")
+    files = files_of(tmp_path, schema := Schema.of({"at": "time", "level": float}), "at")
+    read = _piece(files.groups, schema, "at", (None, None))
+    assert read.select(["at", "level"]).to_pydict() == {"at": [FIRST, FIRST + 1], "level": [0.0, 0.5]}
 
 
 def test_files_in_no_order_of_time_are_left_to_spark(tmp_path):

@@ -128,7 +128,11 @@ def main() -> None:
 def _run() -> None:
     try:
         app()
-    except SystemExit:
+    except SystemExit as end:
+        from headwater.cli.unread import leave_unread, was_unread
+
+        if was_unread(end):
+            leave_unread()
         _flush_output()
         raise
     except HeadwaterError as error:

@@ -325,14 +325,7 @@ def _replay(task: Assignment, flow: Flow) -> Answer:
     home = FlowHome(Path(task.home))
     lock = Lock(home.path, "what is kept of the flow,")
     try:
-        letters = [
-            each
-            for each in DeadLetterFolder(home.dead).letters()
-            if (not task.ids or each.id in task.ids) and (task.step is None or each.step == task.step)
-        ]
-        lacking = set(task.ids) - {letter.id for letter in letters}
-        if lacking:
-            raise FlowError(f"there is no dead letter {min(lacking)}; it may have been replayed already")
+        letters = DeadLetterFolder(home.dead).chosen(task.ids, task.step)
         result = replay(flow, home.dead, letters, task.changes)
     finally:
         lock.release()

@@ -22,6 +22,17 @@ def is_unread(error: Exception) -> bool:
     return isinstance(error, HeadwaterError) and str(error).endswith(UNREAD)
 
 
+def was_unread(end: SystemExit) -> bool:
+    """Say whether a command has ended for that: what shows help, and what reads command lines, end it with 1.
+
+    The former has put a hole in the place of standard output by then.
+    """
+    if not isinstance(end.__context__, BrokenPipeError):
+        return False
+    fd = sys.stdout.fileno()
+    return _has_no_reader(fd) or os.fstat(fd).st_rdev == os.stat(os.devnull).st_rdev
+
+
 def leave_unread() -> NoReturn:
     """End this command; what Python still has for standard output goes nowhere."""
     with suppress(OSError, ValueError):

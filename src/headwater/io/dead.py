@@ -8,7 +8,7 @@ where such runs keep how far they are.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -19,7 +19,7 @@ import msgspec
 from headwater.clock import latest_ns
 from headwater.data.batch import CREATED, Batch
 from headwater.data.schema import Schema
-from headwater.errors import RunError
+from headwater.errors import FlowError, RunError
 from headwater.flow.endpoints import CutTransaction, DeliverySemantics, Ledger
 from headwater.io.files import replace_whole
 from headwater.io.log import Bounds, Log, Reader
@@ -90,6 +90,15 @@ class DeadLetterFolder:
                         yield msgspec.structs.replace(letter, id=entry.position)
         finally:
             reader.close()
+
+    def chosen(self, ids: Collection[int], step: str | None = None) -> list[Letter]:
+        """Return letters by number, of one step alone if one is named; all, where no number is given."""
+        wanted = set(ids)
+        kept = self.letters() if (Path(self.folder) / _LETTERS).is_dir() else ()
+        found = [each for each in kept if (not wanted or each.id in wanted) and step in (None, each.step)]
+        if lacking := wanted - {letter.id for letter in found}:
+            raise FlowError(f"there is no dead letter {min(lacking)}; it may have been replayed already")
+        return found
 
     def checkpoint_of(self, letter: Letter) -> Path | None:
         """Return where the run that made a letter keeps how far it is; None for one that does not."""

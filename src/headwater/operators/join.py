@@ -14,9 +14,9 @@ from headwater.data.batch import END, NO_WATERMARK, Batch, concat_batches
 from headwater.data.column import Array, Column
 from headwater.data.schema import Schema
 from headwater.flow.steps import Join
-from headwater.operators.keyed import split_off_keyless
 from headwater.operators.keys import KeySlots, select_slots
 from headwater.operators.operator import DEAD, Operator, Output, Select
+from headwater.operators.progress import split_off
 from headwater.operators.snapshot import pack_state, unpack_state
 
 LATE_LEFT, LATE_RIGHT = 1, 2
@@ -38,7 +38,7 @@ class JoinOperator(Operator):
     def process(self, batch: Batch, port: int) -> Output:
         """Return the pairs that the new records of one side make with the kept ones of the other."""
         side, other = self._sides[port], self._sides[1 - port]
-        batch, letters = split_off_keyless(batch, side.key_names, self._step)
+        batch, letters = split_off(batch, side.key_names, side.time, self._step)
         outputs: list[tuple[int, Batch]] = [] if letters is None else [(DEAD, letters)]
         times: Array = batch.columns[side.time]  # type: ignore[assignment]
         late = times + self._kind.within_us < max(self._stream_times[port], self._watermark)

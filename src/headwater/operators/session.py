@@ -13,8 +13,9 @@ from headwater.data.schema import Schema
 from headwater.flow.steps import WindowAggregate
 from headwater.flow.windows import Session
 from headwater.operators.accumulate import Accumulators
-from headwater.operators.keyed import combine, split_off_keyless
+from headwater.operators.keyed import combine
 from headwater.operators.operator import DEAD, Operator, Output, Select, compute_or_reject, dead_letters
+from headwater.operators.progress import split_off
 from headwater.operators.snapshot import pack_state, unpack_state
 from headwater.operators.time_window import LATE
 
@@ -41,7 +42,7 @@ class SessionOperator(Operator):
 
     def process(self, batch: Batch, port: int) -> Output:
         """Take records into their sessions; one too old for any open session is late."""
-        batch, letters = split_off_keyless(batch, self._names, self._step)
+        batch, letters = split_off(batch, self._names, self._time, self._step)
         batch, inputs, more = compute_or_reject(self._sums.inputs, batch, self._step)
         letters = combine(letters, more)
         times: list[Any] = batch.columns[self._time].tolist()

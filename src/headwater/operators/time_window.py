@@ -13,9 +13,10 @@ from headwater.data.schema import Schema
 from headwater.flow.steps import WindowAggregate
 from headwater.flow.windows import Sliding, Tumbling
 from headwater.operators.accumulate import Accumulators
-from headwater.operators.keyed import combine, split_off_keyless
+from headwater.operators.keyed import combine
 from headwater.operators.keys import KeySlots, keys_batch, select_slots
 from headwater.operators.operator import DEAD, Operator, Output, Select, compute_or_reject, dead_letters
+from headwater.operators.progress import split_off
 from headwater.operators.snapshot import pack_state, unpack_state
 
 LATE = 1  #: the output for records that came after their window had closed
@@ -48,7 +49,7 @@ class TimeWindowOperator(Operator):
 
     def process(self, batch: Batch, port: int) -> Output:
         """Take records into their slices; those whose windows are all closed are late."""
-        batch, letters = split_off_keyless(batch, self._names, self._step)
+        batch, letters = split_off(batch, self._names, self._time, self._step)
         batch, inputs, more = compute_or_reject(self._sums.inputs, batch, self._step)
         letters = combine(letters, more)
         outputs: list[tuple[int, Batch]] = [] if letters is None else [(DEAD, letters)]

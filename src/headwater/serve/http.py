@@ -118,7 +118,7 @@ class _Handler(TimelyHandler):
                 self._check_token()
             body = self._body(in_time=is_public)
         except RefusalError as refusal:
-            self.close_connection = True  # what was sent may not have been read
+            self.close_connection = self.leaves_unread = True  # what was sent may not have been read
             self._send(refusal.response)
             return
 

@@ -174,7 +174,14 @@ class Service(Supervision):
         return self.status(name)
 
     def replay(self, name: str, ids: list[int], step: str | None, changes: Mapping[str, Any]) -> bytes:
-        """Replay dead letters of a flow, which stands still meanwhile, and return what became of them as JSON."""
+        """Replay dead letters of a flow, which stands still meanwhile, and return what became of them as JSON.
+
+        Where there are none such, nothing is done, and the flow runs on.
+        """
+        from headwater.io.dead import DeadLetterFolder
+
+        if not DeadLetterFolder(self.home_of(name).dead).chosen(ids, step):
+            return msgspec.json.encode({"released": [], "kept": {}, "report": None})
         with self._flow(name) as flow:
             if not flow.replaying.acquire(blocking=False):
                 raise RunError(f"dead letters of flow {name!r} are being replayed already")
@@ -188,18 +195,24 @@ class Service(Supervision):
 
     @contextmanager
     def _pause(self, flow: ServedFlow) -> Iterator[None]:
+        with self._lock:
+            is_over = flow.lifecycle.phase == "ended"  # run once more, it could write over what is made meanwhile
+            goes_on = flow.lifecycle.wanted and not is_over
+        try:
+            if not is_over:
+                self._stop(flow)
+            yield
+        finally:
+            with self._lock:
+                if goes_on:
+                    self._handle(flow, Want(True))
+
+    def _stop(self, flow: ServedFlow) -> None:
         with self._news:
-            was_wanted = flow.lifecycle.wanted
             self._handle(flow, Want(False))
             within_s = flow.lifecycle.stop_within_s + 2 * ABORT_S
             if not self._news.wait_for(lambda: flow.child is None, within_s):
                 raise RunError(f"flow {flow.file.name!r} did not stop within {within_s:g} s")
-        try:
-            yield
-        finally:
-            with self._lock:
-                if was_wanted:
-                    self._handle(flow, Want(True))
 
     @contextmanager
     def _flow(self, name: str) -> Iterator[ServedFlow]:

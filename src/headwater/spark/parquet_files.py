@@ -239,8 +239,9 @@ def _piece(groups: Sequence[Group], schema: Schema, time: str, edges: Edges) -> 
                 for batch in _batches(file, group, list(dict.fromkeys([*schema, time]))):
                     rows = _rows_in(batch.append_column(AT, _at(batch.column(time))), group, edges)
                     if rows.num_rows:
-                        pieces.append(rows.select([*schema, AT]))
-    return pa.Table.from_batches(pieces) if pieces else None
+                        pieces.append(pa.Table.from_batches([rows]).select([*schema, AT]))
+    # of a column that may lack values in one file, another may say that it never does
+    return pa.concat_tables(pieces, promote_options="default") if pieces else None
 
 
 def _rows_in(rows: Any, group: Group, edges: Edges) -> Any:

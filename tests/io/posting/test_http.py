@@ -81,6 +81,62 @@ def test_a_server_that_answers_with_an_error_is_asked_again_with_the_same_key(ta
     assert report.dead_letters == 0
 
 
+def test_a_server_that_hangs_up_on_a_request_that_is_too_large_has_its_records_in_smaller_ones():
+    source = io.Webhook(0, {"text": str}, largest="1 MB", buffer="8 MB")
+    reader, taken, ending = source.open(pytest.fail), [], threading.Event()
+
+    def take():
+        while not ending.is_set():
+            taken.append(reader.read(1000, 0.02).length)
+            reader.commit(reader.position)
+
+    taker = threading.Thread(target=take)
+    taker.start()
+    try:
+        url = f"http://127.0.0.1:{reader.port}/"
+        with pytest.raises(UnreachedError, match="answers 404"):  # whatever it is that is wrong
+            Poster(io.Http(url + "elsewhere")).post(b" " * 30_000_000, "application/json", "k")
+        report = engine.run(posting(io.Http(url), io.Items([{"text": "x" * 100_000} for _ in range(300)])))
+    finally:
+        ending.set()
+        taker.join()
+        reader.close()
+    assert (sum(taken), report.dead_letters) == (300, 0)
+
+
+class Dripping(BaseHTTPRequestHandler):
+    """Begins an answer, and then says a little more of it all the time."""
+
+    begins = b"HTTP/1.1 200 OK\r\nContent-Length: 60000\r\n\r\n"
+
+    def do_POST(self):
+        until_s = time.monotonic() + PATIENCE_S
+        self.wfile.write(self.begins)
+        while time.monotonic() < until_s:
+            try:
+                self.wfile.write(b" ")
+            except OSError:
+                return
+            time.sleep(0.02)
+
+    def log_message(self, *said):
+        pass
+
+
+@pytest.mark.parametrize("begins", [Dripping.begins, b"HTTP/1.1 200 OK\r\nSaid: "], ids=["body", "head"])
+def test_a_server_that_drips_its_answer_has_no_longer_for_it_than_one_that_says_nothing(begins):
+    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (Dripping,), {"begins": begins}))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    poster = Poster(io.Http(f"http://127.0.0.1:{server.server_port}/", timeout="300 ms"))
+    try:
+        with pytest.raises(UnreachedError, match="timed out"):
+            poster.post(b"{}", "application/json", "k")
+        assert poster._connection is None
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
 def test_requests_that_were_taken_are_not_sent_again_because_a_later_one_was_not(taking):
     server = taking("--lossy", "0.5")  # forty in a row would never come through
     uplink = HttpUplink(io.Http(server.url, records=5), Schema.of(NUMBERS))

@@ -22,7 +22,7 @@ from headwater.io.http.server import _Handler
 from headwater.io.log import SystemDisk
 from headwater_bench.servers.posting import posted as _post
 from killed import killed_until, running
-from waiting import PATIENCE_S, hangs_up_on_who_drips
+from waiting import PATIENCE_S, hangs_up_on_who_drips, wait_until
 
 LEVELS = {"sensor": str, "height": float}
 
@@ -183,6 +183,15 @@ def test_who_lacks_the_token_is_refused(serving):
     assert len(server.rows) == 1
 
 
+@pytest.mark.parametrize("tls", [False, True], ids=["plain", "TLS"])
+def test_who_sends_much_that_is_refused_is_told_why(serving, request, tls):
+    cert, key = request.getfixturevalue("certificate") if tls else (None, None)
+    server = serving(token="secret", certificate=cert, key=key)
+    for path, told, status in (("/", "wrong", 401), ("/elsewhere", "secret", 404), ("/", "secret", 413)):
+        assert server.post(b" " * 20_000_000, path, Authorization=f"Bearer {told}")[0] == status
+    assert server.post(b" " * 20_000_000, method="PUT")[0] == 405
+
+
 def test_what_a_browser_sends_for_a_page_of_somebody_else_is_refused_unless_it_knows_the_token(serving):
     body, page = b'{"sensor": "a"}', {"Origin": "http://evil.example", "Sec_Fetch_Site": "cross-site"}
     open_to_all, guarded = serving(), serving(token="s3cret")
@@ -315,14 +324,34 @@ def test_a_text_is_taken_as_it_is(serving):
     assert server.rows == [{"line": "§ 1, 2"}]
 
 
-def test_records_come_by_tls(tmp_path):
+@pytest.fixture
+def certificate(tmp_path):
+    """Return the files of a certificate of this machine and its key."""
     files = ["-keyout", tmp_path / "key.pem", "-out", tmp_path / "cert.pem", "-subj", "/CN=localhost"]
     made = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", *files]
     try:
         subprocess.run([*made, "-addext", "subjectAltName=DNS:localhost"], check=True, capture_output=True)
     except (FileNotFoundError, subprocess.CalledProcessError):
         pytest.skip("openssl is not here")
-    cert, key = str(tmp_path / "cert.pem"), str(tmp_path / "key.pem")
+    return str(tmp_path / "cert.pem"), str(tmp_path / "key.pem")
+
+
+def test_who_is_answered_by_tls_after_the_server_has_ended_gets_it_by_tls(serving, certificate, monkeypatch):
+    cert, key = certificate
+    server = serving(taking=False, certificate=cert, key=key)
+    answers, ended, respond = [], threading.Event(), _Handler._respond
+    monkeypatch.setattr(_Handler, "_respond", lambda *args: ended.wait(PATIENCE_S) and respond(*args))
+    sender = threading.Thread(target=lambda: answers.append(server.post(b'{"sensor": "one"}')))
+    sender.start()
+    wait_until(lambda: server.reader._inbox._waiting)
+    server.close()
+    ended.set()
+    sender.join(PATIENCE_S)
+    assert answers == [(503, {"error": "the flow is ending; send it again"})]
+
+
+def test_records_come_by_tls(certificate):
+    cert, key = certificate
     server = Serving(io.Webhook(0, LEVELS, certificate=cert, key=key))
     assert server.post(b'{"sensor": "a"}') == (200, {"taken": 1})
     flow = Flow("levels")

@@ -28,6 +28,7 @@ _GREET_S = 5.0  #: for a connection to be made, and for the other end to say who
 _FIRST_S, _MOST_S = 0.05, 2.0  #: between two attempts to connect
 _GONE_S = 2.0  #: for which a site may be away without a word about it: its part may be moving
 _QUIET_S = 30.0  #: between two warnings about one bridge
+_CLOSE_S = 0.5  #: for what was said to leave, and for the other ends to hang up too
 _UNHEARD = 16  #: messages to an end that is not there yet: who calls says hello, and that it is there
 _FIRST_BYTES = 2**16  #: of one message of who has not said yet which end it is for
 _HIGH_BYTES = 2**20  #: written and not sent yet, from which on an end is not asked for more
@@ -82,7 +83,7 @@ class Links:
         self._server_tls, self._client_tls, self._meter = server, client, meter
         self._pumping: asyncio.TimerHandle | None = None
         self._ends: dict[tuple[str, str], _Attached] = {}  #: by bridge and role
-        self._connections: set[_Connection] = set()
+        self._connections: dict[_Connection, asyncio.Transport] = {}
         self._revoked: Revoked = {}
         self._warned_s = -_QUIET_S  #: when it was last told that somebody is refused
         self._loop = asyncio.new_event_loop()
@@ -187,10 +188,20 @@ class Links:
     async def _close(self) -> None:
         if self.port:
             self._server.close()
+        leaving: list[asyncio.Task[Any]] = [
+            attached.task for attached in self._ends.values() if attached.task is not None
+        ]
         for attached in list(self._ends.values()):
             await self._detach(attached.end)
         for connection in list(self._connections):
             connection.hang_up()
+            leaving.append(self._loop.create_task(connection.closed.wait()))
+        if leaving:
+            _, late = await asyncio.wait(leaving, timeout=_CLOSE_S)
+            for transport in self._connections.values():
+                transport.abort()
+            await asyncio.wait(late or leaving, timeout=_CLOSE_S)
+            await asyncio.sleep(0)  # for connections that were being made
         await self._loop.shutdown_default_executor()  # which looks up names
 
     async def _keep_dialing(self, attached: _Attached, dial: Dial, name: str | None) -> None:
@@ -332,7 +343,7 @@ class _Connection(asyncio.Protocol):
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         transport.set_write_buffer_limits(high=_HIGH_BYTES)
-        self._links._connections.add(self)
+        self._links._connections[self] = transport
         if self.leave_if_revoked():
             return
         if self._attached is not None:
@@ -470,7 +481,7 @@ class _Connection(asyncio.Protocol):
     def connection_lost(self, why: Exception | None) -> None:
         """Take note that it is gone."""
         self._transport = None
-        self._links._connections.discard(self)
+        self._links._connections.pop(self, None)
         if self._timer is not None:
             self._timer.cancel()
         if self._attached is not None and self._attached.connection is self:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import io
 import socket
 import time
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler
 from typing import Any, ClassVar
 
+_LINGER_S = 2.0  #: for which what is still sent is taken, and looked at by nobody, behind an answer
 _SLOWEST = 1000  #: bytes a second of a body: a gateway behind a narrow link should get through
 
 
@@ -46,6 +48,7 @@ class TimelyHandler(BaseHTTPRequestHandler):
     """Answers requests that come within `timeout` seconds each; `timely` gives one more time for its body."""
 
     timeout: ClassVar[float]
+    leaves_unread = False  #: whether it was answered before all of a request was read
 
     def setup(self) -> None:
         """Read the connection by way of what knows how long that may take."""
@@ -58,3 +61,14 @@ class TimelyHandler(BaseHTTPRequestHandler):
         """Wait for a request, from now on for so long."""
         self.timely.begin()
         super().handle_one_request()
+
+    def finish(self) -> None:
+        """End; who still sends would see a connection break, and never the answer, if it were closed on that at once."""
+        super().finish()
+        until_s = time.monotonic() + _LINGER_S
+        with suppress(OSError):
+            if self.leaves_unread:
+                socket.socket.shutdown(self.connection, socket.SHUT_WR)  # as it is, also below TLS
+            while self.leaves_unread and (left_s := until_s - time.monotonic()) > 0:
+                self.connection.settimeout(left_s)
+                self.leaves_unread = socket.socket.recv(self.connection, 2**16) != b""

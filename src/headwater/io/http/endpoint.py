@@ -30,7 +30,7 @@ class Http:
     An answer of 2xx is good. After 400, 413 and 422 the request is sent in halves, to find the records that are refused. All
     else may pass: a server that is away or busy (408, 429, 5xx; it may say for how long by `Retry-After`), and one that
     knows no such token or path. With a checkpoint records wait beside it until the server takes them; without, they are
-    tried again for `patience`, with ever longer pauses, and then fail.
+    tried again for `patience`, with ever longer pauses, and then fail. An answer has `timeout` to come, all of it.
     """
 
     remote = True

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import http.client
+import io
+import socket
 import ssl
+import time
+from math import inf
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -29,9 +33,46 @@ class UnreachedError(Exception):
         self.after_s = after_s
 
 
+class _InTime(io.RawIOBase):
+    """Reads what a connection brings, all of it within the time that it has for one piece: a server may drip."""
+
+    def __init__(self, connection: socket.socket, raw: io.RawIOBase) -> None:
+        self._connection, self._raw, self._seconds = connection, raw, connection.gettimeout()
+        self._until_s = inf if self._seconds is None else time.monotonic() + self._seconds
+
+    def readable(self) -> bool:
+        """It is."""
+        return True
+
+    def readinto(self, buffer: Any) -> int | None:
+        """Read what there is; TimeoutError once time is over, however often a little came."""
+        left_s = self._until_s - time.monotonic()
+        if left_s <= 0:
+            raise TimeoutError("timed out")
+        self._connection.settimeout(None if left_s == inf else left_s)
+        try:
+            return self._raw.readinto(buffer)
+        finally:
+            self._connection.settimeout(self._seconds)
+
+    def close(self) -> None:
+        """Let the connection go, for what reads it."""
+        self._raw.close()
+        super().close()
+
+
+class _Answer(http.client.HTTPResponse):
+    """An answer that comes in time, or not."""
+
+    def __init__(self, connection: socket.socket, *args: Any, **kwargs: Any) -> None:
+        super().__init__(connection, *args, **kwargs)
+        self.fp = io.BufferedReader(_InTime(connection, self.fp.detach()))
+
+
 class _InOnePiece(http.client.HTTPConnection):
     """Sends head and body of a request together: in two packets a small one takes a tenth more time."""
 
+    response_class = _Answer
     _pieces: list[bytes] | None = None  # of a request that is being made
 
     def send(self, data: Any) -> None:
@@ -122,12 +163,26 @@ class Poster:
     def _answer(
         self, connection: http.client.HTTPConnection, body: bytes, headers: dict[str, str]
     ) -> tuple[http.client.HTTPResponse, bytes]:
-        connection.request("POST", self._target, body, headers)
-        answer = connection.getresponse()
+        if connection.sock is None:
+            connection.connect()
+        try:
+            connection.request("POST", self._target, body, headers)
+        except (ConnectionError, ssl.SSLError) as broken:
+            answer = _early_answer(connection, broken)
+        else:
+            answer = connection.getresponse()
         content = answer.read(_ANSWER_BYTES)
         if answer.will_close or not answer.isclosed():
             self.close()
         return answer, content
+
+
+def _early_answer(connection: http.client.HTTPConnection, broken: OSError) -> http.client.HTTPResponse:
+    """Return what a server has answered that then hung up amid the request, as for one that is too large."""
+    try:
+        return connection.getresponse()
+    except (OSError, http.client.HTTPException):
+        raise broken from None
 
 
 def _short(content: bytes) -> str:

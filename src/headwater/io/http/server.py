@@ -122,7 +122,8 @@ class _Listener(ThreadingMixIn, TCPServer):
             connections = list(self._open)
         for connection in connections:
             with suppress(OSError):
-                connection.shutdown(socket.SHUT_RD)  # a handler that waits for the next request sees an end
+                # a handler that waits for the next request sees an end; a shutdown of TLS's own has others answer in clear
+                socket.socket.shutdown(connection, socket.SHUT_RD)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Say what broke; a connection that was cut is the sender's business."""
@@ -171,6 +172,7 @@ class _Handler(TimelyHandler):
             body = self._chunks() if size is None else self._read(size)
             self._take(body)
         except _RefusedError as refusal:
+            self.leaves_unread = refusal.ends
             self.close_connection = self.close_connection or refusal.ends
             document: dict[str, Any] = {"error": refusal.why}
             if refusal.unfit:
@@ -181,7 +183,7 @@ class _Handler(TimelyHandler):
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
         """Say what is wrong with a request that is none, or no POST."""
-        self.close_connection = True  # it may have a body, which is not read
+        self.close_connection = self.leaves_unread = True  # it may have a body
         if code == HTTPStatus.NOT_IMPLEMENTED:
             self._respond(405, {"error": "records are sent here by POST"}, {"Allow": "POST"})
         else:

@@ -113,6 +113,15 @@ class _DeadPage:
         await self.refresh()
 
 
+def is_another(value: Any, before: Any) -> bool:
+    """Say whether a value is another in JSON, where 1 is neither true nor 1.0.
+
+    >>> is_another(True, 1), is_another({"n": 0}, {"n": False}), is_another([1, "a"], [1, "a"])
+    (True, True, False)
+    """
+    return msgspec.json.encode(value) != msgspec.json.encode(before)
+
+
 def _row(letter: Any) -> list[str]:
     when = clock(letter["at_ns"] / 1e9)
     return [str(letter["id"]), letter["step"], when, clipped(letter["error"], 600), as_text(letter["record"])]
@@ -165,7 +174,7 @@ class _Editor:
                 self._fault.set_text(f"{name}: {field.value!r} is no JSON: {error}. Text needs quotes.")
                 self._fault.set_visibility(True)
                 return
-            if value != self._letter["record"][name]:
+            if is_another(value, self._letter["record"][name]):
                 changes[name] = value
         self._side.close()
         await self._replay([self._letter["id"]], changes)
