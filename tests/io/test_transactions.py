@@ -5,6 +5,7 @@ import os
 import random
 import sqlite3
 from contextlib import contextmanager, nullcontext
+from shutil import rmtree
 from threading import Thread
 
 import pyarrow.dataset as ds
@@ -313,6 +314,31 @@ def test_files_of_a_part_that_could_not_be_made_safe_are_not_written_twice(tmp_p
     parts.commit(1)
     parts.close()
     assert sorted(table_numbers(tmp_path / "t")) == list(range(10))
+
+
+@pytest.mark.parametrize("kind", ["parquet", "table"])
+def test_files_that_others_have_moved_on_are_told_and_not_missed(tmp_path, caplog, kind):
+    make, numbers = KINDS[kind]
+    for first in (0, 10, 20):
+        after = first // 10 - 1
+        parts = transaction_of(make(tmp_path / "out"), SCHEMA, ledger_of(tmp_path / "checkpoint", "sink", after))
+        parts.write(of(range(first, first + 10)))
+        parts.prepare(after + 1)
+        parts.commit(after + 1)
+        parts.close()
+        assert sorted(numbers(tmp_path / "out")) == list(range(first, first + 10))
+        for file in (tmp_path / "out").rglob("part-*.parquet"):
+            file.unlink()
+    assert "is not there any more; going on without it" in caplog.text
+
+
+def test_files_that_never_had_their_places_are_missed_by_the_run_that_wrote_them(tmp_path):
+    parts = transaction_of(io.ParquetTable(tmp_path / "t"), SCHEMA, ledger_of(tmp_path / "checkpoint", "sink", -1))
+    parts.write(of(range(10)))
+    parts.prepare(0)
+    rmtree(parts.staging.folder)
+    with pytest.raises(InputError, match="cannot write"):
+        parts.commit(0)
 
 
 def two_parts(sink, folder, between=lambda: None):
