@@ -45,6 +45,7 @@ class Parquet:
 
     resume: Resume = "position"
     delivery: DeliverySemantics = "transactional"
+    staged = True
 
     def __init__(self, path: str | Path) -> None:
         self.path = path
