@@ -336,7 +336,8 @@ def test_files_that_never_had_their_places_are_missed_by_the_run_that_wrote_them
     parts = transaction_of(io.ParquetTable(tmp_path / "t"), SCHEMA, ledger_of(tmp_path / "checkpoint", "sink", -1))
     parts.write(of(range(10)))
     parts.prepare(0)
-    rmtree(parts.staging.folder)
+    [staged] = (tmp_path / "t" / "_headwater").glob("*/")
+    rmtree(staged)
     with pytest.raises(InputError, match="cannot write"):
         parts.commit(0)
 
@@ -352,6 +353,13 @@ def two_parts(sink, folder, between=lambda: None):
     parts.write(of([2]))
     parts.prepare(2)
     parts.close()
+
+
+def test_a_database_that_is_gone_is_told(tmp_path):
+    two_parts(io.Sqlite(tmp_path / "db", "t"), tmp_path / "checkpoint")
+    (tmp_path / "db").unlink()
+    with pytest.raises(InputError, match=r"cannot go on after part 1: .* was the database replaced"):
+        transaction_of(io.Sqlite(tmp_path / "db", "t"), SCHEMA, ledger_of(tmp_path / "checkpoint", "sink", 1))
 
 
 def test_sqlite_goes_back_by_one_part_and_leaves_the_rows_of_others(tmp_path):
