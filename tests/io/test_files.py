@@ -1,5 +1,7 @@
 """What every kind of file promises, read or written."""
 
+import gzip
+import lzma
 import os
 
 import pytest
@@ -149,6 +151,24 @@ def test_writing_replaces_what_was_there(tmp_path, kind):
     for count in (20, 3):
         written(tmp_path / "file", kind, numbered(count), ROWS)
     assert everything(kind(tmp_path / "file").open(pytest.fail)) == numbered(3).rows()
+
+
+@pytest.mark.parametrize("kind", [JsonLines, Csv])
+@pytest.mark.parametrize(
+    ("packed", "what"),
+    [
+        (gzip.compress(b"n,word\n1,a\n"), r"it is packed; unpack it first \(gzip -d\)"),
+        (lzma.compress(b"n,word\n1,a\n"), r"it is packed; unpack it first \(xz -d\)"),
+        ("n,word\n1,a\n".encode("utf-16"), "it is text in UTF-16; write it in UTF-8"),
+    ],
+)
+def test_a_file_that_is_no_text_is_told_and_is_not_an_empty_one(tmp_path, kind, packed, what):
+    path = tmp_path / "file"
+    path.write_bytes(packed)
+    with pytest.raises(InputError, match=what):
+        assert kind(path).schema  # guessed: what is packed may have no second line, and the first was the header
+    with pytest.raises(InputError, match=what):
+        everything(kind(path, {"n": int}).open(pytest.fail))
 
 
 @pytest.mark.parametrize("kind", [JsonLines, Csv])

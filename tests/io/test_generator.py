@@ -167,6 +167,16 @@ def test_a_replay_rejects_what_its_source_rejects(clock, rejected):
     assert len(rejected) == 1
 
 
+def test_what_a_replay_rejects_is_told_once_however_often_it_goes_on(clock, rejected):
+    replay = Replay(Items([{"x": 1}, {"x": "?"}, {"x": 2}], {"x": int}), 10, clock=clock)
+    first = replay.open(rejected)
+    assert first.read(limit=1, timeout_s=60).rows() == [{"x": 1}]
+    assert replay.open(rejected, first.position).read(limit=1, timeout_s=60).rows() == [{"x": 2}]
+    assert len(rejected) == 1
+    replay.open(rejected, 0)  # a run that was stopped before its first record has told nobody
+    assert len(rejected) == 2
+
+
 def test_a_clock_that_starts_anew_charges_nobody_for_the_time_before(clock):
     reader = opened(numbered(10, clock=clock))
     assert reader.read(1, 1).rows() == [{"n": 0}]

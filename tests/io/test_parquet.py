@@ -122,6 +122,12 @@ def test_a_damaged_file_is_an_error(tmp_path):
         _ = Parquet(tmp_path / "in.parquet").schema
 
 
+def test_columns_of_one_name_are_an_error_that_names_the_file(tmp_path):
+    pq.write_table(pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["a", "a"]), tmp_path / "in.parquet")
+    with pytest.raises(InputError, match=r"cannot read .*in.parquet: columns 'a' are there more than once"):
+        _ = Parquet(tmp_path / "in.parquet").schema
+
+
 def test_a_full_disk_leaves_no_half_file(tmp_path, file_limit):
     writer = Parquet(tmp_path / "out.parquet").open(SCHEMA)
     writer.write(numbered(0, 1000))

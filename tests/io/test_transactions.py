@@ -5,6 +5,7 @@ import os
 import random
 import sqlite3
 from contextlib import contextmanager, nullcontext
+from shutil import rmtree
 from threading import Thread
 
 import pyarrow.dataset as ds
@@ -315,6 +316,32 @@ def test_files_of_a_part_that_could_not_be_made_safe_are_not_written_twice(tmp_p
     assert sorted(table_numbers(tmp_path / "t")) == list(range(10))
 
 
+@pytest.mark.parametrize("kind", ["parquet", "table"])
+def test_files_that_others_have_moved_on_are_told_and_not_missed(tmp_path, caplog, kind):
+    make, numbers = KINDS[kind]
+    for first in (0, 10, 20):
+        after = first // 10 - 1
+        parts = transaction_of(make(tmp_path / "out"), SCHEMA, ledger_of(tmp_path / "checkpoint", "sink", after))
+        parts.write(of(range(first, first + 10)))
+        parts.prepare(after + 1)
+        parts.commit(after + 1)
+        parts.close()
+        assert sorted(numbers(tmp_path / "out")) == list(range(first, first + 10))
+        for file in (tmp_path / "out").rglob("part-*.parquet"):
+            file.unlink()
+    assert "is not there any more; going on without it" in caplog.text
+
+
+def test_files_that_never_had_their_places_are_missed_by_the_run_that_wrote_them(tmp_path):
+    parts = transaction_of(io.ParquetTable(tmp_path / "t"), SCHEMA, ledger_of(tmp_path / "checkpoint", "sink", -1))
+    parts.write(of(range(10)))
+    parts.prepare(0)
+    [staged] = (tmp_path / "t" / "_headwater").glob("*/")
+    rmtree(staged)
+    with pytest.raises(InputError, match="cannot write"):
+        parts.commit(0)
+
+
 def two_parts(sink, folder, between=lambda: None):
     """Write two parts, each of one record, with something else in between, and one more that is prepared alone."""
     parts = transaction_of(sink, SCHEMA, ledger_of(folder, "sink", -1))
@@ -326,6 +353,13 @@ def two_parts(sink, folder, between=lambda: None):
     parts.write(of([2]))
     parts.prepare(2)
     parts.close()
+
+
+def test_a_database_that_is_gone_is_told(tmp_path):
+    two_parts(io.Sqlite(tmp_path / "db", "t"), tmp_path / "checkpoint")
+    (tmp_path / "db").unlink()
+    with pytest.raises(InputError, match=r"cannot go on after part 1: .* was the database replaced"):
+        transaction_of(io.Sqlite(tmp_path / "db", "t"), SCHEMA, ledger_of(tmp_path / "checkpoint", "sink", 1))
 
 
 def test_sqlite_goes_back_by_one_part_and_leaves_the_rows_of_others(tmp_path):

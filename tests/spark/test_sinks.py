@@ -8,9 +8,10 @@ import pytest
 
 from headwater import Batch, Flow, Schema, io
 from headwater.errors import FlowError, InputError
+from headwater.flow.endpoints import StagedWriter
 from headwater.io.transactions.journal import Journal
 from headwater.io.transactions.table import TableParts
-from headwater.spark.sinks import guarantee, open_sink
+from headwater.spark.sinks import delivery_text, guarantee, open_sink
 from headwater_bench.riot.in_order import InOrder
 from numbers_in import csv_numbers, json_numbers, sqlite_numbers
 
@@ -173,6 +174,15 @@ def test_other_sinks_get_a_micro_batch_again_only_if_it_was_cut_short(tmp_path):
     assert not begun(open_sink(step, tmp_path), 0)
     assert begun(open_sink(step, tmp_path), 1)
     assert [row["n"] for row in kept.records] == [1]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_it_is_told_who_writes_a_sink(tmp_path, kind):
+    step = step_for(KINDS[kind][0](tmp_path / "out"))
+    parts = open_sink(step, tmp_path / "checkpoint")
+    parts.close()
+    who = "tasks" if isinstance(parts, StagedWriter) else "the driver"
+    assert delivery_text(step) == f"written by {who}, exactly once"
 
 
 def test_a_journal_that_is_no_journal_is_said_to_be_one(tmp_path):

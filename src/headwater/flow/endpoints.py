@@ -46,6 +46,7 @@ attributes and methods of its own, all optional, and runners ask for them here a
 | `hears_time` | true where its writer has `advance(watermark)`, called when event time moves on, and with `END` at the end |
 | `all_or_none` | true where a `write` that raises anything has written nothing: the batch may be tried again in parts |
 | `apart` | true where those writers may be in different processes: nothing of the sink is in this one's memory |
+| `staged` | true where its transaction is a `StagedWriter`, so that tasks of Spark write its records where they are |
 | `in_order` | true where it shows which record came first: several writers then have the records of different keys |
 | `check_write(schema)` | what is wrong with the columns that it would get |
 | `check_place(in_parts)` | what is wrong with where it writes, told before any sink of the run begins anew |

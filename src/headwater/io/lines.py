@@ -22,6 +22,8 @@ _RANGE_CHUNK = 2**22  # who reads a range wants all of it, in few large batches
 _PEEKED = 2**22  # bytes to look at before reading
 _LONGEST = 2**24  # a line beyond this is no text: an archive, an image
 _BOM = b"\xef\xbb\xbf"
+_PACKERS = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"\xfd7zXZ": "xz"}  # what files begin with that they pack
+_UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 _KNOWN_BY = 1024  # bytes at the beginning, and before where reading goes on, by which a file is known again
 
 
@@ -52,6 +54,7 @@ class Lines:
         except OSError as error:
             raise explained(error, path, "read") from error
         self._waits = not stat.S_ISREG(kind.st_mode)  # a pipe may have nothing for now
+        self._unbegun = self.offset == 0
         if self.offset:
             self._skip(kind.st_size, checksum)
         self._remaining = maxsize if end is None else max(0, end - self.offset)  # bytes still to be read
@@ -127,10 +130,23 @@ class Lines:
             self.close()
             raise explained(error, self._path, "read") from error
         self._remaining -= len(data)
-        if self.offset == 0 and not self._rest and data.startswith(_BOM):
-            data, self.offset = data[len(_BOM) :], len(_BOM)
+        if self._unbegun:
+            self._unbegun = False
+            self._refuse_what_is_no_text(data)
+            if data.startswith(_BOM):
+                data, self.offset = data[len(_BOM) :], len(_BOM)
         self._ended = not data
         return self._rest + data
+
+    def _refuse_what_is_no_text(self, data: bytes) -> None:
+        """Raise InputError if a file begins as none in UTF-8 does: its lines would be rejected, or be a header."""
+        packers = (packer for magic, packer in _PACKERS.items() if data.startswith(magic))
+        why = next((f"it is packed; unpack it first ({packer} -d)" for packer in packers), "")
+        if data.startswith(_UTF_16) and b"\0" in data[:64]:
+            why = "it is text in UTF-16; write it in UTF-8 (iconv -f UTF-16 -t UTF-8)"
+        if why:
+            self.close()
+            raise InputError(f"cannot read {self._path}: {why}")
 
     def _skip(self, size: int, checksum: int | None) -> None:
         if self._waits:

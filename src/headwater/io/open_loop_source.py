@@ -9,6 +9,7 @@ from headwater.data.schema import Schema
 from headwater.flow.endpoints import Reject, Resume
 from headwater.flow.ranges import RangeRequest, Ranges
 from headwater.io.open_loop import OpenLoop, OpenLoopReader, RecordsFrom
+from headwater.io.text_file import ignore
 
 
 class OpenLoopSource(ABC):
@@ -39,8 +40,8 @@ class OpenLoopSource(ABC):
         return maxsize
 
     def open(self, reject: Reject, position: int | None = None) -> OpenLoopReader:
-        """Start handing out records, or go on after the first `position` of them."""
-        take, most = self.numbered(reject)
+        """Start handing out records, or go on after the first `position` of them; what it rejects goes with the first."""
+        take, most = self.numbered(ignore if position else reject)
         return OpenLoopReader(take, self.schema, self.open_loop, position, most)
 
     def ranges(self, request: RangeRequest) -> Ranges | None:

@@ -45,6 +45,7 @@ class Parquet:
 
     resume: Resume = "position"
     delivery: DeliverySemantics = "transactional"
+    staged = True
 
     def __init__(self, path: str | Path) -> None:
         self.path = path
@@ -57,7 +58,10 @@ class Parquet:
             from headwater.io import arrow
 
             with _open_file(self.path) as file:
-                self._schema = arrow.schema_of(file.schema_arrow)
+                try:
+                    self._schema = arrow.schema_of(file.schema_arrow)
+                except InputError as error:
+                    raise InputError(f"cannot read {self.path}: {error}") from None
         return self._schema
 
     def row_groups(self) -> list[int]:

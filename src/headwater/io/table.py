@@ -43,6 +43,7 @@ class ParquetTable:
     writers = "many"  # each adds files of its own
     delivery: DeliverySemantics = "transactional"
     apart = True
+    staged = True
 
     def __init__(self, path: str | Path, by: str | Sequence[str] = ()) -> None:
         self.path = Path(path)

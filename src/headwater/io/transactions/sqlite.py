@@ -120,7 +120,7 @@ class SqliteTable(CutTransaction):
             if after not in files:
                 raise InputError(
                     f"cannot go on after part {after}: it is neither in the table nor in {self._ledger.folder}; "
-                    "was the checkpoint copied in part?"
+                    "was the database replaced, or the checkpoint copied in part?"
                 )
             for part in sorted(part for part in files if self._committed < part <= after):
                 self._insert(part_in(files[part]))

@@ -7,6 +7,7 @@ that a later attempt will write again.
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -29,6 +30,8 @@ from headwater.io.json.texts import JsonTexts
 from headwater.io.sifting import sift
 from headwater.io.table import writable, write_parts
 from headwater.io.transactions.journal import Journal
+
+log = logging.getLogger(__name__)
 
 _OURS = "_headwater"  # Spark and Arrow pass over names that begin so
 _LINES = TextFormat([b"", b"\n"], escape=False)
@@ -116,7 +119,7 @@ class TableParts(CutTransaction, StagedWriter):
             for _, name in files:
                 (self._place / name).unlink(missing_ok=True)
         for part in self._journal.parts:
-            self._publish(part, safe=True)
+            self._publish(part, safe=True, others_may_remove=True)
         self._sweep()
 
     @property
@@ -180,18 +183,28 @@ class TableParts(CutTransaction, StagedWriter):
         self._staged_files = []
         return files
 
-    def _publish(self, part: int, *, safe: bool) -> None:
-        """Give the files of a part their places, there after the power went if `safe`; done before, it does nothing."""
+    def _publish(self, part: int, *, safe: bool, others_may_remove: bool = False) -> None:
+        """Give the files of a part their places, there after the power went if `safe`; done before, it does nothing.
+
+        Of a part of an earlier run, files that had their places may have been moved on or made one by others since then.
+        """
         folders: set[Path] = set()
+        gone: list[str] = []
         for staged, name in self._journal.parts[part]:
             source, target = self.staging.folder / staged, self._place / name
             try:
+                is_waiting = source.exists()
+                if not is_waiting and (others_may_remove or target.exists()):
+                    gone += [] if target.exists() else [name]
+                    continue
                 target.parent.mkdir(parents=True, exist_ok=True)
-                if source.exists() or not target.exists():
-                    os.replace(source, target)
-                    folders.update(folder for folder in target.parents if folder.is_relative_to(self._place))
+                os.replace(source, target)
+                folders.update(folder for folder in target.parents if folder.is_relative_to(self._place))
             except OSError as error:
                 raise explained(error, target, "write") from error
+        if gone:
+            which = gone[0] + (f" and {len(gone) - 1} more" if len(gone) > 1 else "")
+            log.warning("%s: %s, written before, is not there any more; going on without it", self._place, which)
         for folder in folders if safe else ():  # the journal may only forget a part whose files have their names
             sync(folder)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headwater.errors import RunError
-from headwater.flow.endpoints import NumberedWriter, check_sink, delivery_of, is_remote, label_of
+from headwater.flow.endpoints import NumberedWriter, Sink, check_sink, delivery_of, is_remote, label_of
 from headwater.flow.flow import Flow
 from headwater.flow.steps import Input, Step, Write
 from headwater.io.transactions import ledger_of, transaction_of
@@ -65,7 +65,13 @@ def delivery_text(step: Step) -> str:
     """Return who writes a step's sink, and what holds for it, in words."""
     assert isinstance(step.kind, Write)
     native = writes(step.kind.sink)
-    return f"{'written by the driver' if native is None else native.way}, {guarantee(step)}".removeprefix(", ")
+    way = native.way if native is not None else f"written by {'tasks' if _is_staged(step.kind.sink) else 'the driver'}"
+    return f"{way}, {guarantee(step)}".removeprefix(", ")
+
+
+def _is_staged(sink: Sink) -> bool:
+    """Say whether tasks write its records, each its own, and the driver has them appear."""
+    return getattr(sink, "staged", False) is True
 
 
 def key_before(flow: Flow, step: Step) -> tuple[str, ...]:
