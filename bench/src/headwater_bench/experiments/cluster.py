@@ -42,12 +42,12 @@ from headwater_bench.riot.city import CityStream
 from headwater_bench.riot.generate import messages as generated
 
 FLOW = "stats"
-MESSAGES, QUICK = 100_000, 12_000  #: of a lap
-WARM_UP, QUICK_WARM_UP = 4, 1  #: laps between the first one and those that count
+MESSAGES, QUICK = 150_000, 12_000  #: of a lap
+WARM_UP, QUICK_WARM_UP = 3, 1  #: laps between the first one and those that count
 REPEATS = 3
 SHARE = 0.3  #: of this machine's cores that each machine which is played has; the rest is the drivers' and the masters'
 SENSORS = 2_700
-_BATCHES = 4  #: micro-batches of a lap
+_BATCHES = 3  #: micro-batches of a lap, each with 18 MB, where a stream that is behind reads up to 64 at once
 #: streams, by how many workers each has; none is `local[1]`
 FORMS = {"local": 0, "one worker": 1, "cluster": 2}
 

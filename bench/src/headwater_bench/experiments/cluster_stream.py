@@ -118,8 +118,10 @@ class Stream:
 
     def __exit__(self, *raised: object) -> None:
         self._process.kill()  # its Java ends with it
-        self._process.communicate()
-        self._said.close()
+        for pipe in (self._process.stdin, self._process.stdout, self._said):
+            assert pipe is not None
+            pipe.close()
+        self._process.wait()
 
     def lap(self, up_to: int, count: int, hear: Callable[[int], None] = lambda read: None) -> list[Mark]:
         """Let the stream read up to a byte, and return when which of so many messages were in; `hear` is told, too."""
