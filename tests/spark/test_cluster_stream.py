@@ -22,7 +22,9 @@ def test_a_stream_takes_laps_one_after_the_other(tmp_path):
             assert len(marks) == 2
             assert marks[-1].read == lap * LAP
             assert marks[-1].used_s["driver's Java"] > 0
-        stream.finish()
+        took = stream.finish()
+        assert len(took) == 4
+        assert all(0 < each["addBatch"] <= each["triggerExecution"] for each in took)
     found = pyarrow.dataset.dataset(stream.table, format="parquet").to_table(columns=["msg"])
     assert set(found["msg"].to_pylist()) == set(range(1, 2 * LAP + 1))
 

@@ -353,7 +353,7 @@ def backfill(
 @_experiment
 def cluster(
     flow: Annotated[str | None, typer.Option(help="etl, stats or pred [default: stats]")] = None,
-    messages: Annotated[int | None, typer.Option(help="messages of a lap [default: 150,000]")] = None,
+    messages: Annotated[int | None, typer.Option(help="messages of a lap [default: 260,000]")] = None,
     repeats: Annotated[int | None, typer.Option(help="warm laps that count [default: 3]")] = None,
 ) -> Options:
     """A flow on a standalone cluster of two workers beside local[1] and one worker; one is killed, and a third joins."""

@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from headwater.cores import whole_cores
-from headwater.data.column import Array
+from headwater.data.column import Array, Column, Text, parts
 from headwater.data.hashing import partition_hash
 from headwater.deploy.local.quota import Quotas
 from headwater.errors import RunError, listed, suggestion
@@ -42,12 +42,12 @@ from headwater_bench.riot.city import CityStream
 from headwater_bench.riot.generate import messages as generated
 
 FLOW = "stats"
-MESSAGES, QUICK = 150_000, 12_000  #: of a lap
-WARM_UP, QUICK_WARM_UP = 3, 1  #: laps between the first one and those that count
+MESSAGES, QUICK = 260_000, 12_000  #: of a lap
+WARM_UP, QUICK_WARM_UP = 2, 1  #: laps between the first one and those that count
 REPEATS = 3
 SHARE = 0.3  #: of this machine's cores that each machine which is played has; the rest is the drivers' and the masters'
 SENSORS = 2_700
-_BATCHES = 3  #: micro-batches of a lap, each with 18 MB, where a stream that is behind reads up to 64 at once
+_BATCHES = 2  #: micro-batches of a lap, each of 48 MB: a stream that is behind reads 64 at once unless told
 #: streams, by how many workers each has; none is `local[1]`
 FORMS = {"local": 0, "one worker": 1, "cluster": 2}
 
@@ -92,9 +92,10 @@ def run(
                 laps[form].append(_lap(stream.lap(ends[lap], (lap + 1) * count)))
         assert cluster is not None  # that of two workers, which is the last
         change = _Change(cluster, len(ends) * count - count, count, machines.bound)
+        took: dict[str, list[dict[str, int]]] = {}
         for form, stream in streams.items():
             stream.lap(ends[-1], len(ends) * count, change if form == "cluster" else _unheard)
-            stream.finish()
+            took[form] = stream.finish()[(1 + warm_up) * _BATCHES : -_BATCHES]
         executors = cluster.executors()
         expected = _records(streams["local"].table)
         equal = {form: np.array_equal(_records(stream.table), expected) for form, stream in streams.items()}
@@ -110,6 +111,7 @@ def run(
         "processor_us_by_lap": {
             form: [round(sum(lap.processor_us.values()), 1) for lap in each] for form, each in laps.items()
         },
+        "batch_ms": {form: _batch_ms(each) for form, each in took.items()},
         "laps": {"cold": 1, "warm_up": warm_up, "warm": times},
         "cores_of_a_machine": machines.cores,
         "equal": {form: same for form, same in equal.items() if form != "local"},
@@ -196,8 +198,14 @@ def _records(table: Path) -> Array:
     for piece in pyarrow.dataset.dataset(table, format="parquet").to_batches():
         schema = schema_of(piece.schema)
         batch = batch_of(piece, schema)
-        found.append(partition_hash([batch[name] for name in sorted(schema)]))
+        found.append(partition_hash([part for name in sorted(schema) for part in _both(batch[name])]))
     return np.sort(np.concatenate(found))
+
+
+def _both(column: Column) -> tuple[Array | Text, Array]:
+    """Return the values of a column and which are there; those of Arrow's that are not are 0, or empty."""
+    values, valid = parts(column)
+    return values, np.ones(len(column), np.bool_) if valid is None else valid
 
 
 class _Lap(NamedTuple):
@@ -228,6 +236,13 @@ def _compared(laps: Mapping[str, Sequence[_Lap]]) -> dict[str, Any]:
         "spread": {form: [round(min(each), 2), round(max(each), 2)] for form, each in over.items()},
         "processor_us": {form: _medians([lap.processor_us for lap in each]) for form, each in laps.items()},
     }
+
+
+def _batch_ms(took: Sequence[Mapping[str, int]]) -> dict[str, int]:
+    """Return how long warm micro-batches took in the median, and of that what was between tasks and planned for them."""
+    whole = [each["triggerExecution"] for each in took]
+    rest = [each["triggerExecution"] - each["addBatch"] for each in took]
+    return {"all": round(statistics.median(whole)), "without_tasks": round(statistics.median(rest))}
 
 
 def _medians(tried: Sequence[Mapping[str, float]]) -> dict[str, float]:
@@ -266,6 +281,8 @@ def table(answer: dict[str, Any]) -> str:
                 for when, each in (("warm", answer), ("cold", cold))
                 for form, told in each["processor_us"].items()
             ),
+            "a warm micro-batch in the median, and of it what Spark does before and after its tasks, ms: "
+            + ", ".join(f"{names[form]} {ms['all']}, {ms['without_tasks']}" for form, ms in answer["batch_ms"].items()),
             f"the same results on one worker: {_yes(equal['one worker'])}; on two, with a worker killed after "
             f"{answer['killed_at']:,} messages and one that joined after {answer['joined_at']:,}, on "
             f"{answer['executors']} executors in all: {_yes(equal['cluster'])}",

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 from headwater.errors import RunError
 from headwater.flow import Flow
@@ -29,6 +29,9 @@ from headwater_bench.riot.etl import etl
 from headwater_bench.riot.pred import pred
 from headwater_bench.riot.sources import MessageFile
 from headwater_bench.riot.stats import stats
+
+if TYPE_CHECKING:
+    from headwater.spark.running import SparkRun
 
 _LOOK_S = 0.1  #: between two looks how far a stream has come
 _EVERY = "300 milliseconds"  #: between two looks of a stream that waits, which then leaves the processors to others
@@ -140,16 +143,18 @@ class Stream:
             timer.cancel()
         return marks
 
-    def finish(self) -> None:
-        """Have the stream end, with all that it has read in its table."""
+    def finish(self) -> list[dict[str, int]]:
+        """Have the stream end, with all that it has read in its table; return how long its micro-batches took, in ms."""
         assert self._process.stdin is not None
         self._process.stdin.close()
+        told: list[dict[str, int]] = json.loads(self._line())
         try:
             status = self._process.wait(_PATIENCE_S)
         except subprocess.TimeoutExpired:
             raise RunError(f"{self._name} did not end within {_PATIENCE_S:.0f} s") from None
         if status:
             raise RunError(self._why())
+        return told
 
     def _line(self) -> str:
         assert self._process.stdout is not None
@@ -185,5 +190,12 @@ def main(given: Sequence[str]) -> None:
         if read > told:
             told = read
             print(json.dumps([time.monotonic(), read]), flush=True)
+    print(json.dumps(_took_ms(running)), flush=True)
     running.stop()
     running.wait()
+
+
+def _took_ms(running: SparkRun) -> list[dict[str, int]]:
+    """Return what Spark says of each micro-batch that did something: what each part of it took."""
+    told = [each.durationMs for each in running._query.recentProgress]
+    return [dict(each) for each in told if "addBatch" in each]
