@@ -8,7 +8,7 @@ A stream runs for months, and Java compiles for its first minutes. So three stre
 checkpoint: on `local[1]`, on one worker and on two. They take laps of messages in turn, and wait while another has its lap.
 The first lap tells what a cold stream does, some more are for Java to compile what runs often, and those after them count. A
 lap's rate is that behind its first micro-batch. In a last lap one of the two workers is killed when a third of it is read,
-whereupon a third one joins. Results, which tasks write into a table, are compared with those of `local[1]`. Keys are in as
+and a third one joins. Results, which tasks write into a table, are compared with those of `local[1]`. Keys are in as
 many buckets as there are cores in all.
 
 Beside rates stands the processor time of a message, by who took it. Where `local[1]` has one Java, a cluster has one for
@@ -115,8 +115,7 @@ def run(
         "laps": {"cold": 1, "warm_up": warm_up, "warm": times},
         "cores_of_a_machine": machines.cores,
         "equal": {form: same for form, same in equal.items() if form != "local"},
-        "killed_at": change.killed_at,
-        "joined_at": change.joined_at,
+        "changed_at": change.changed_at,
         "executors": executors,
         "machine": f"{platform.machine()}, {whole_cores()} cores",
         "repeats": times,
@@ -161,21 +160,19 @@ class _Machines(AbstractContextManager["_Machines"]):
 
 
 class _Change:
-    """Kills a worker when a third of a lap is read, and has another one join soon after."""
+    """Kills a worker when a third of a lap is read, and has another one join amid the micro-batch that is under way."""
 
     def __init__(self, cluster: Cluster, before: int, count: int, bound: Callable[[int], None]) -> None:
         self._cluster, self._due, self._bound = cluster, before + count / 3, bound
-        self.killed_at = self.joined_at = 0  #: messages that were read by then
+        self.changed_at = 0  #: messages that were read by then
 
     def __call__(self, read: int) -> None:
         """Hear how many messages are read."""
-        if not self.killed_at and read >= self._due:
+        if not self.changed_at and read >= self._due:
             self._cluster.kill_worker(0)
-            self.killed_at = read
-        elif self.killed_at and not self.joined_at:
             self._cluster.add_worker()
             self._bound(self._cluster.worker_processes()[-1])
-            self.joined_at = read
+            self.changed_at = read
 
 
 def _write(path: Path, count: int, laps: int) -> list[int]:
@@ -284,8 +281,8 @@ def table(answer: dict[str, Any]) -> str:
             "a warm micro-batch in the median, and of it what Spark does before and after its tasks, ms: "
             + ", ".join(f"{names[form]} {ms['all']}, {ms['without_tasks']}" for form, ms in answer["batch_ms"].items()),
             f"the same results on one worker: {_yes(equal['one worker'])}; on two, with a worker killed after "
-            f"{answer['killed_at']:,} messages and one that joined after {answer['joined_at']:,}, on "
-            f"{answer['executors']} executors in all: {_yes(equal['cluster'])}",
+            f"{answer['changed_at']:,} messages and one that joined at once, on {answer['executors']} executors in all: "
+            f"{_yes(equal['cluster'])}",
         ]
     )
 
