@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 _LOOK_S = 0.1  #: between two looks how far a stream has come
 _EVERY = "300 milliseconds"  #: between two looks of a stream that waits, which then leaves the processors to others
+_TOLD_S = 30.0  #: for Spark to tell of a micro-batch that is through
 #: not run as a module: tasks import the classes of one by its name
 _PROGRAM = "import sys; from headwater_bench.experiments import cluster_stream; cluster_stream.main(sys.argv[1:])"
 _PATIENCE_S = 240.0  #: for a lap, and for a stream to end
@@ -196,6 +197,10 @@ def main(given: Sequence[str]) -> None:
 
 
 def _took_ms(running: SparkRun) -> list[dict[str, int]]:
-    """Return what Spark says of each micro-batch that did something: what each part of it took."""
-    told = [each.durationMs for each in running._query.recentProgress]
-    return [dict(each) for each in told if "addBatch" in each]
+    """Return what Spark says of each micro-batch: what each part of it took; it tells of the last one a little later."""
+    until = time.monotonic() + _TOLD_S
+    while True:
+        told = [dict(each.durationMs) for each in running._query.recentProgress if "addBatch" in each.durationMs]
+        if len(told) >= running._batches or time.monotonic() > until:
+            return told
+        time.sleep(_LOOK_S)
