@@ -13,6 +13,7 @@ import pytest
 from headwater.errors import RunError
 from headwater.flow.ranges import RangeRequest, Sizes
 from headwater.rate import cgroups
+from headwater.rate.process import used_s
 from headwater_bench.experiments import cluster as bench
 from headwater_bench.experiments import processors
 from headwater_bench.experiments.cluster_stream import GatedFile, Mark
@@ -215,7 +216,7 @@ def test_threads_that_compile_are_told_apart_from_what_java_runs(monkeypatch):
         looking = processors.Processors(os.getpid())
         found = looking.look()
         assert found["its compilers"] >= 0.29
-        assert found["driver's Java"] + found["its compilers"] == pytest.approx(processors.used_s(java.pid), abs=0.02)
+        assert found["driver's Java"] + found["its compilers"] == pytest.approx(used_s(java.pid), abs=0.02)
         java.stdin.close()
         java.wait()
     assert looking.look()["its compilers"] == found["its compilers"]
