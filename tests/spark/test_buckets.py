@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from headwater import Flow, io
+from headwater.spark import start
 from headwater.spark.buckets import Numbers, hashed
 from headwater.spark.stages import cut
+from waiting import PATIENCE_S
 
 
 def test_we_hash_numbers_as_spark_does(spark):
@@ -25,6 +27,18 @@ def test_each_bucket_of_a_stage_has_a_partition_of_its_own(buckets):
         assert [hashed(number) % buckets for number in stage.numbers] == list(range(buckets))
     numbers = [number for stage in stages for number in stage.numbers]
     assert len(set(numbers)) == len(numbers)
+
+
+def test_a_micro_batch_has_as_many_tasks_with_state_as_there_are_buckets(spark, tmp_path):
+    assert spark.conf.get("spark.sql.shuffle.partitions") == "2"
+    flow = Flow("one bucket")
+    counts = flow.read("r", io.Items([{"a": 1, "b": 2}])).key_by("a").process("one", step, out={"a": int, "b": int})
+    counts.write("out", io.Discard())
+    running = start(flow, master=spark.conf.get("spark.master"), checkpoint=tmp_path / "kept", buckets=1)
+    assert running.wait(PATIENCE_S) is not None
+    kept = tmp_path.glob("kept/*/state/0/*")  # a folder for each task that has state, by its number
+    assert [each.name for each in kept if each.name.isdigit()] == ["0"]
+    assert spark.conf.get("spark.sql.shuffle.partitions") == "2"  # as others find it
 
 
 def test_numbers_are_given_once():

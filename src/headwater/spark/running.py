@@ -53,6 +53,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+_PARTITIONS = "spark.sql.shuffle.partitions"
+_UNSUPPORTED = "spark.sql.streaming.unsupportedOperationCheck"
 _WATCH_S = 0.02  # between two looks at a run
 _ASK_S = 0.2  # between two questions to Java whether it goes on, which costs both of them more than a look
 _TOO_SLOW = "Python worker failed to connect back"
@@ -118,7 +120,7 @@ class SparkRun:
         self.checkpoint.check(self.flow, cores)
         spark = session(self.options.master, self.options.settings)
         if cores is None:
-            cores = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
+            cores = int(spark.conf.get(_PARTITIONS) or 1)
         self.layout = cut_behind(self.flow, self._heads, cores)
         self.checkpoint.claim(self.flow, cores)
         self._rows_read = RowsRead(self.flow, self._heads)
@@ -195,17 +197,24 @@ class SparkRun:
         return SinkWatermarks(notes, self.layout.senders_to(sink), part, begin)
 
     def _started(self, spark: SparkSession, rows: DataFrame) -> StreamingQuery:
-        # several stages with state, one after the other, are safe as ours need none of Spark's own event time
-        name = "spark.sql.streaming.unsupportedOperationCheck"
-        before = spark.conf.get(name, "true")
-        spark.conf.set(name, "false")
-        try:
+        with ExitStack() as stack:
+            for name, value in self._query_settings(spark).items():
+                stack.callback(spark.conf.set, name, spark.conf.get(name))
+                spark.conf.set(name, value)
             writer = rows.writeStream.option("checkpointLocation", self.checkpoint.query)
             writer = writer.queryName(_free_name(spark, self.flow.name))
             foreach_batch(spark, writer, self._take)
             return writer.trigger(processingTime=self.options.every).start()
-        finally:
-            spark.conf.set(name, before)
+
+    def _query_settings(self, spark: SparkSession) -> dict[str, str]:
+        """Return what this query needs of the session, which it copies when it is started."""
+        partitions = int(spark.conf.get(_PARTITIONS) or 1)
+        return {
+            # several stages with state, one after the other, are safe as ours need none of Spark's own event time
+            _UNSUPPORTED: "false",
+            # a task without a bucket opens and commits state all the same
+            _PARTITIONS: str(min(partitions, self.layout.buckets)),
+        }
 
     # -- micro-batches ------------------------------------------------------------------------------------------------
 

@@ -356,8 +356,8 @@ def backfill(
 @_experiment
 def cluster(
     flow: Annotated[str | None, typer.Option(help="etl, stats or pred [default: stats]")] = None,
-    messages: Annotated[int | None, typer.Option(help="messages in a run [default: 900,000]")] = None,
-    repeats: Repeats = None,
+    messages: Annotated[int | None, typer.Option(help="messages of a lap [default: 260,000]")] = None,
+    repeats: Annotated[int | None, typer.Option(help="warm laps that count [default: 3]")] = None,
 ) -> Options:
     """A flow on a standalone cluster of two workers beside local[1] and one worker; one is killed, and a third joins."""
     return {"flow": flow, "messages": messages, "repeats": repeats}
