@@ -209,9 +209,9 @@ def test_threads_that_compile_are_told_apart_from_what_java_runs(monkeypatch):
         "    print(flush=True); sys.stdin.read()\n"
         "threading.Thread(target=spin).start()\n"
     )
-    monkeypatch.setattr(processors, "is_java", lambda pid: True)
     command = [sys.executable, "-c", compiling]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as java:
+        monkeypatch.setattr(processors, "is_java", lambda pid: pid == java.pid)  # others are those of tests before
         java.stdout.readline()
         looking = processors.Processors(os.getpid())
         found = looking.look()

@@ -1,6 +1,7 @@
 """Groups of the processor: version 1 for real where root allows, version 2 against a tree that looks like one."""
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -166,16 +167,25 @@ def test_a_group_that_is_swept_away_before_anybody_is_in_it_is_made_again(made_u
     root, _, _ = made_up
     weigh, times = Groups.weigh, []
 
-    def swept_first(self, name, cores, *, above):
-        if not times:
-            Groups(root, 2).sweep()
-        times.append(name)
+    def then_swept(self, name, cores, *, above):
         weigh(self, name, cores, above=above)
+        if not times:
+            shutil.rmtree(self.group(name))  # its files are the system's, and go with it
+        times.append(name)
 
-    monkeypatch.setattr(Groups, "weigh", swept_first)
+    monkeypatch.setattr(Groups, "weigh", then_swept)
     Groups(root, 2).put("a", 42, 0.5)
     assert (root / "headwater.a" / "cgroup.procs").read_text() == "42"
     assert times == ["a", "a"]
+
+
+def test_a_group_that_is_swept_away_while_its_lanes_are_of_real_time_is_weighed_anew(made_up):
+    root, _, _ = made_up
+    groups = Groups(root, 2)
+    groups.weigh("a", 0.5, above=False)  # all in it have left, to where real time is
+    shutil.rmtree(groups.group("a"))
+    groups.weigh("a", 0.25, above=False)
+    assert (root / "headwater.a" / "cpu.weight").read_text() == "2500"
 
 
 def test_where_there_is_no_processor_group_there_is_none(made_up):
@@ -201,6 +211,11 @@ def test_a_process_is_put_into_a_group_of_its_own_and_given_back():
         assert int(weight) == (131_072 if groups.version == 1 else 5000)
         groups.sweep()  # which leaves it: somebody is in it
         assert name in groups.names()
+        groups.leave(hog.pid)
+        groups.sweep()
+        assert name not in groups.names()
+        groups.weigh(name, 0.5, above=False)
+        groups.put(name, hog.pid)
         groups.remove(name)
         assert f"headwater.{name}" not in Path(f"/proc/{hog.pid}/cgroup").read_text()
         assert name not in groups.names()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,17 +42,13 @@ class Groups:
 
     def put(self, name: str, pid: int, cores: float | None = None) -> None:
         """Put a process, with all its threads, into a group of its own, which may have so many cores reserved."""
-        group = self.group(name)
-        for tries in range(1, _TRIES + 1):
-            try:
-                group.mkdir(exist_ok=True)
-                if cores is not None:
-                    self.weigh(name, cores, above=False)
-                (group / "cgroup.procs").write_text(str(pid))
-                return
-            except OSError as error:  # somebody else swept it away before the process was in it
-                if error.errno not in _SWEPT or tries == _TRIES:
-                    raise
+
+        def act(group: Path) -> None:
+            if cores is not None:
+                self.weigh(name, cores, above=False)
+            (group / "cgroup.procs").write_text(str(pid))
+
+        self._in(name, act)
 
     def leave(self, pid: int) -> None:
         """Take a process out of whatever group it is in, to where those are that have none."""
@@ -61,7 +58,19 @@ class Groups:
         """Set a group's weight: by its cores, or that of anybody, a core's or more, while it is above its promise."""
         file, usual, per_core, most = _WEIGHTS[self.version]
         weight = round(usual * max(1.0, cores) if above else per_core * cores)
-        (self.group(name) / file).write_text(str(min(max(weight, 2), most)))
+        self._in(name, lambda group: (group / file).write_text(str(min(max(weight, 2), most))))
+
+    def _in(self, name: str, act: Callable[[Path], object]) -> None:
+        """Act on a group, made anew where somebody else swept it away: nobody is in one whose lanes are of real time."""
+        group = self.group(name)
+        for tries in range(1, _TRIES + 1):
+            try:
+                group.mkdir(exist_ok=True)
+                act(group)
+                return
+            except OSError as error:
+                if error.errno not in _SWEPT or tries == _TRIES:
+                    raise
 
     def remove(self, name: str) -> None:
         """Remove a group whose processes are gone; one that still has some gives them back."""
