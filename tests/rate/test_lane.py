@@ -42,7 +42,7 @@ def test_a_promise_holds_beside_busy_neighbours_and_is_broken_without_protection
     hogs: list[subprocess.Popen] = []
     try:
         until(lambda: board(unprotected))
-        lanes = [lane(1000, 25_000, 0.75, 5), lane(1000, 25_000, 0.75, 5, at=unprotected)]
+        lanes = [lane(1000, 25_000, 0.75, 8), lane(1000, 25_000, 0.75, 8, at=unprotected)]
         for each in lanes:
             each.started()
         hogs += [
