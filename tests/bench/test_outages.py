@@ -13,6 +13,7 @@ AWAY_S = 1.5
 with_a_broker = pytest.mark.skipif(program("mosquitto") is None, reason="mosquitto is not installed")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "case",
     [

@@ -150,6 +150,7 @@ def test_neighbours_end_with_all_that_they_have_started(tmp_path):
         time.sleep(0.02)
 
 
+@pytest.mark.thorough
 def test_figures_are_drawn_of_what_was_measured(tmp_path):
     lap = {"kept": 1.0, "windows": 2, "kept_windows": 2, "rate_kept": 1.0, "p99_ms": 9.0, "used_cores": 0.1}
     series = {"arrived": [9, 9], "due": [9, 9], "worst_ms": [1.0, 2.0]}
@@ -319,6 +320,7 @@ def test_what_a_part_has_found_is_written_as_it_ends_and_one_that_hangs_is_told(
     assert told[-1] == "cost, part 3 of 3"
 
 
+@pytest.mark.thorough
 def test_a_lap_that_hangs_is_a_failure_of_that_flow_and_the_rest_is_told(tmp_path, monkeypatch):
     """What lanes do at most is known also where they are promised nothing."""
     steps = {"work": StepDemand(1.0, 1, 1.0, 0.0, 2e-6, 1e-4)}

@@ -282,6 +282,7 @@ TIMES = COUNTED.replace("GIVEN", "np.arange(3).astype('m8[s]')").replace(".tolis
 OFF = {"HEADWATER_LINKER": "off"}
 
 
+@pytest.mark.thorough
 def test_where_only_numba_can_load_machine_code_a_kernel_is_compiled_once_per_machine_all_the_same(
     loops, compiled_for_numba
 ):
@@ -304,6 +305,7 @@ def test_a_damaged_file_that_only_numba_could_load_is_compiled_anew(loops, compi
     assert called(loops, NUMBERS, **OFF) == "[0, 2, 4] 0 asked, not compiled here"
 
 
+@pytest.mark.thorough
 def test_machine_code_that_turns_out_to_need_numba_is_kept_for_numba(loops):
     refusing = (
         "from headwater.data.jit import link\ndef refuse(*_):\n    raise link.UnlinkableError\nlink.load = refuse"

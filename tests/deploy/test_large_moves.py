@@ -3,6 +3,8 @@
 import json
 from contextlib import suppress
 
+import pytest
+
 from headwater import engine
 from headwater.cli.locate import find_flow
 from headwater.deploy.control.messages import Ask
@@ -11,7 +13,6 @@ from headwater.deploy.coordinator.state import StateFolder
 from headwater.errors import RunError
 from headwater.processes import family, kill
 from headwater_bench.moves.sites import agent_of, net_of
-from properties import THOROUGH
 from sites_of import running, wait_for
 from waiting import gone, wait_until
 
@@ -196,9 +197,10 @@ def left_behind(farm):
 
 
 #: when a move is struck, and whom; at home it is left alone, and struck without processes in test_machine.py
-CASES = [(moment, who) for moment in MOMENTS for who in ("source", "target", "coordinator")] if THOROUGH else []
+CASES = [(moment, who) for moment in MOMENTS for who in ("source", "target", "coordinator")]
 
 
+@pytest.mark.thorough
 def test_large_state_is_in_one_place_whoever_is_killed_while_it_moves(commands):
     farm = Farm(commands, keys=600, size=40_000)
     for moment, who in CASES:

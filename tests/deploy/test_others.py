@@ -119,6 +119,7 @@ def test_a_flow_does_not_flee_from_its_own_load(tmp_path, policy):
     assert len(moves_in(tmp_path, policy, 0.66, lambda site, second: 0.05)) <= 1
 
 
+@pytest.mark.thorough
 def test_a_flow_that_others_crowd_out_moves_once_for_gain_and_says_why(tmp_path):
     decisions = moves_in(
         tmp_path, "min-cost", 0.66, lambda site, second: 0.3 * (site == "edge1" and second > 60) + 0.2, 600

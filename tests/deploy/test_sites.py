@@ -97,6 +97,7 @@ def moved_by_command(commands, *words):
         return None
 
 
+@pytest.mark.thorough
 def test_everybody_is_killed_and_the_flow_goes_on(commands, tmp_path):
     plan = farm(tmp_path)
     up = commands.start("up", "farm/farm.toml")

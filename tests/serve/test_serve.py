@@ -252,6 +252,7 @@ rows.select("pick", COLUMNS).write("out", io.Csv("FOLDER/table.csv"))
     assert serving.until_running("table") == first
 
 
+@pytest.mark.thorough
 def test_a_change_that_seems_right_and_does_not_start_leaves_the_flow_as_it_was(serving, tmp_path):
     out = tmp_path / "out.jsonl"
     good = BEAT.replace("io.Discard()", f"io.JsonLines({str(out)!r})")
@@ -443,6 +444,7 @@ def test_the_process_of_a_flow_that_does_not_notice_that_its_server_is_gone_is_e
     check_all_there(tmp_path)
 
 
+@pytest.mark.thorough
 def test_a_flow_in_lanes_goes_on_after_a_kill_and_ends_with_all_of_them(serving, tmp_path, alive):
     serving.write("numbers", numbers(tmp_path), f"{QUICK}\n[options]\nlanes = 2")
     serving.start()

@@ -75,6 +75,7 @@ def test_flows_say_what_handwritten_programs_say(spark, tmp_path, flow):
     assert spark_flows.Bench(spark, tmp_path, 600, 56).differences(flow, ["arrow", "bucket"]) == []
 
 
+@pytest.mark.thorough
 def test_a_flow_is_told_over_the_best_of_five_programs(spark, tmp_path, monkeypatch):
     took = {"ours": 2.0, "native": 9.0, "arrow": 5.0, "transform": 8.0, "bucket": 4.0, "job": 3.0, "bare": 1.0}
     runs = []
