@@ -196,7 +196,7 @@ def left_behind(farm):
     ]
 
 
-#: when a move is struck, and whom; at home it is left alone, and struck without processes in test_machine.py
+#: when a move is struck, and whom; at home moves are struck without processes, in test_machine.py
 CASES = [(moment, who) for moment in MOMENTS for who in ("source", "target", "coordinator")]
 
 

@@ -175,7 +175,6 @@ def test_a_flow_on_spark_without_a_promise_gives_way_to_those_that_have_one(tmp_
     assert did == ["gave way", "started"]  # before Java is started, which inherits it
 
 
-@pytest.mark.thorough
 @pytest.mark.spark
 def test_the_command_promises_runs_on_cores_of_its_own_and_proves_it(home, tmp_path):
     profile(0.3).write(tmp_path / "p.json")
