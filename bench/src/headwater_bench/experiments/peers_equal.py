@@ -13,8 +13,8 @@ from headwater_bench.riot.datasets import CITY
 
 #: Peers compute with 64-bit floats and the benchmark with 32-bit ones; errors are relative to a column's largest value.
 _TOLERANCE = 2e-6
-#: Which mean is the latest depends on how far the other branch of PRED has come: so many messages, at most.
-_APART = 4000
+#: Which mean is the latest depends on how far the other branch of PRED has come: a batch of the engine, at most.
+_APART = 8192
 
 Results = list[list[Any]]
 
