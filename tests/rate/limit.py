@@ -6,9 +6,9 @@ Prints what it asked for, one after the other, and its promise.
 import json
 import time
 
-from promised import demand
+from promised import burning, demand
 
-from headwater import Contract, Flow, io, rate
+from headwater import Contract, rate
 from headwater.rate.refused import NotPromisedError
 
 TAKES_S = 1.1e-3  #: of a processor, each record
@@ -17,17 +17,11 @@ FIRST_HZ = 1300.0
 _ASKED = 6
 
 
-def flow(rate_hz: float) -> Flow:
-    def burn(record):
-        until_s = time.thread_time() + TAKES_S
-        while time.thread_time() < until_s:
-            pass
-        return record
-
-    made = Flow("burning")
-    source = io.Generate(lambda n: {"n": n}, {"n": int}, rate=rate_hz)
-    made.read("numbers", source).map("burn", burn).write("out", io.Discard())
-    return made
+def burn(record):
+    until_s = time.thread_time() + TAKES_S
+    while time.thread_time() < until_s:
+        pass
+    return record
 
 
 def main() -> None:
@@ -35,7 +29,9 @@ def main() -> None:
     while running is None and len(asked) <= _ASKED:
         contract = Contract(asked[-1], 1.0)
         try:
-            running = rate.start(flow(asked[-1]), contract, profile=PROFILE, best_effort=True, trial_s=1.0, seconds=3.0)
+            running = rate.start(
+                burning(asked[-1], burn), contract, profile=PROFILE, best_effort=True, trial_s=1.0, seconds=3.0
+            )
         except NotPromisedError as no:
             asked.append(no.nearest.offered_hz)
     report = running.wait()

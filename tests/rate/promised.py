@@ -13,6 +13,11 @@ def flow(rate_hz: float, turns: int) -> Flow:
             pass
         return record
 
+    return burning(rate_hz, burn)
+
+
+def burning(rate_hz, burn) -> Flow:
+    """Return a flow of numbers at a rate, each of which costs what a function makes it cost."""
     made = Flow("burning")
     source = io.Generate(lambda n: {"n": n}, {"n": int}, rate=rate_hz)
     made.read("numbers", source).map("burn", burn).write("out", io.Discard())

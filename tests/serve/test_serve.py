@@ -171,7 +171,6 @@ def test_flows_of_the_same_name_have_metrics_of_their_own_by_their_files(serving
     assert set(map(frozenset, by_metric.values())) == {frozenset({"north", "south"})}  # so that they can be joined
 
 
-@pytest.mark.thorough
 def test_a_file_whose_import_does_not_end_is_told_and_ended_and_tried_again(serving, alive):
     serving.write("endless", "import time\ntime.sleep(1000)\n", "import_within = 7.0")
     serving.start(ready=False)
@@ -252,7 +251,6 @@ rows.select("pick", COLUMNS).write("out", io.Csv("FOLDER/table.csv"))
     assert serving.until_running("table") == first
 
 
-@pytest.mark.thorough
 def test_a_change_that_seems_right_and_does_not_start_leaves_the_flow_as_it_was(serving, tmp_path):
     out = tmp_path / "out.jsonl"
     good = BEAT.replace("io.Discard()", f"io.JsonLines({str(out)!r})")
@@ -271,7 +269,6 @@ def test_a_change_that_seems_right_and_does_not_start_leaves_the_flow_as_it_was(
     assert found == list(range(len(found)))
 
 
-@pytest.mark.thorough
 def test_of_two_flows_that_write_one_file_the_second_is_refused(serving, tmp_path):
     out = tmp_path / "out.jsonl"
     beats = BEAT.replace("io.Discard()", f"io.JsonLines({str(out)!r})")
@@ -410,7 +407,6 @@ def test_a_second_signal_does_not_wait(serving, alive):
     assert not alive(hangs)
 
 
-@pytest.mark.thorough
 def test_a_promised_flow_is_served_with_its_promise_and_keeps_its_dead_letters(serving):
     broken = BEAT.replace(".write(", '.map("odd", lambda r: {"n": 1 // (r["n"] % 100)}, out={"n": int}).write(')
     serving.write("beat", broken, "promise = '200/s'\nbest_effort = true")

@@ -61,7 +61,6 @@ def java_of(pid):
     return java
 
 
-@pytest.mark.thorough
 def test_a_java_that_is_killed_ends_the_run_with_one_line(running):
     process, java, said = running
     os.kill(java, signal.SIGKILL)
